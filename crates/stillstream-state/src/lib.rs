@@ -1,0 +1,12 @@
+//! State of Stillstream jobs: kinds, serializers, keyed and operator backends, timers, snapshot and restore.
+//!
+//! | module | what is inside |
+//! |---|---|
+//! | [`data`] | [`Data`]: binary form, schema and hash of users' types |
+
+extern crate self as stillstream_state;
+
+pub mod data;
+
+pub use data::{Data, DecodeError, Key, KeyHasher, Schema};
+pub use stillstream_derive::Data;

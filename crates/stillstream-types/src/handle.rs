@@ -1,0 +1,260 @@
+//! State handles: what a task hands to the coordinator when its snapshot is durable.
+//!
+//! A handle names bytes; it does not hold them, small state aside. Paths are relative to the job's checkpoint
+//! directory (the *anchor*), so that a snapshot can be moved. Each handle carries length and CRC-32C, which are checked
+//! when it is read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::key_group::KeyGroupRange;
+use crate::{CheckpointId, Generation, JobId, KeyGroup, OperatorId, SubtaskIndex};
+
+/// Where one stream of snapshot bytes lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StreamHandle {
+    /// The bytes themselves: state below the inline threshold, and all state of the memory backend.
+    Inline {
+        /// The content.
+        bytes: Arc<[u8]>,
+    },
+    /// A file.
+    File {
+        /// Relative to the job's checkpoint directory, `/` between parts.
+        path: String,
+        /// Its length.
+        len: u64,
+        /// CRC-32C of the whole file.
+        crc32c: u32,
+    },
+}
+
+impl StreamHandle {
+    /// How many bytes of state it stands for.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Inline { bytes } => bytes.len() as u64,
+            Self::File { len, .. } => *len,
+        }
+    }
+
+    /// Whether it stands for no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The file's path, if it is a file.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Inline { .. } => None,
+            Self::File { path, .. } => Some(path),
+        }
+    }
+}
+
+/// Where one key group lies within a stream. Each section has its own checksum, so that a subtask which reads only its
+/// own ranges still verifies every byte that it reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyGroupSection {
+    /// Which key group.
+    pub group: KeyGroup,
+    /// First byte within the stream.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+    /// CRC-32C of these bytes.
+    pub crc32c: u32,
+}
+
+/// Keyed state of one subtask of one operator, by key group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyedStateHandle {
+    /// The key groups that the handle covers (sections of empty groups are left out).
+    pub range: KeyGroupRange,
+    /// The header: names, kinds and types of the states, as the backend wrote it. Checksummed as `header_crc32c`.
+    pub header_len: u64,
+    /// CRC-32C of the header.
+    pub header_crc32c: u32,
+    /// Where each non-empty key group lies in `stream`, ascending.
+    pub sections: Vec<KeyGroupSection>,
+    /// The bytes: header first, then the sections.
+    pub stream: StreamHandle,
+}
+
+/// How the items of an operator state are dealt out when a job is restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RedistributionMode {
+    /// Contiguous slices, as even as possible (`ListState`).
+    Split,
+    /// Everything to everybody (`UnionListState`).
+    Union,
+    /// One copy to everybody; the copies are equal (`BroadcastState`).
+    Broadcast,
+}
+
+/// One named operator state within an [`OperatorStateHandle`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OperatorStateEntry {
+    /// How it is dealt out.
+    pub mode: RedistributionMode,
+    /// The description of the item type, as the serializer wrote it.
+    pub schema: Vec<u8>,
+    /// Start of each item within the stream, ascending.
+    pub offsets: Vec<u64>,
+    /// End of the last item.
+    pub end: u64,
+}
+
+/// Operator state of one subtask: all its named states in one stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OperatorStateHandle {
+    /// By name.
+    pub states: BTreeMap<String, OperatorStateEntry>,
+    /// The bytes.
+    pub stream: StreamHandle,
+}
+
+/// All state of one subtask of one operator.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OperatorSubtaskState {
+    /// Keyed state; more than one handle after a restore with another parallelism.
+    pub keyed: Vec<KeyedStateHandle>,
+    /// Operator state; more than one handle after a restore with another parallelism.
+    pub operator: Vec<OperatorStateHandle>,
+}
+
+impl OperatorSubtaskState {
+    /// Bytes of state.
+    pub fn len(&self) -> u64 {
+        self.streams().map(StreamHandle::len).sum()
+    }
+
+    /// Whether there is no state.
+    pub fn is_empty(&self) -> bool {
+        self.keyed.is_empty() && self.operator.is_empty()
+    }
+
+    /// Every stream that it names.
+    pub fn streams(&self) -> impl Iterator<Item = &StreamHandle> {
+        self.keyed.iter().map(|k| &k.stream).chain(self.operator.iter().map(|o| &o.stream))
+    }
+}
+
+/// What a task (a chain of operators in one subtask) acknowledges a checkpoint with.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TaskSnapshot {
+    /// One entry for each operator of the chain that has state.
+    pub operators: Vec<(OperatorId, OperatorSubtaskState)>,
+}
+
+impl TaskSnapshot {
+    /// Bytes of state.
+    pub fn len(&self) -> u64 {
+        self.operators.iter().map(|(_, state)| state.len()).sum()
+    }
+
+    /// Whether no operator has state.
+    pub fn is_empty(&self) -> bool {
+        self.operators.iter().all(|(_, state)| state.is_empty())
+    }
+}
+
+/// All subtasks' state of one operator within a completed checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OperatorState {
+    /// Whose state it is.
+    pub id: OperatorId,
+    /// The `uid` that the id was made from, if the user gave one.
+    pub uid: Option<String>,
+    /// The operator's name, for people.
+    pub name: String,
+    /// Parallelism when the checkpoint was taken.
+    pub parallelism: u32,
+    /// Number of key groups; fixed for the life of the state.
+    pub max_parallelism: u32,
+    /// State by subtask; subtasks without state are left out.
+    pub subtasks: BTreeMap<SubtaskIndex, OperatorSubtaskState>,
+}
+
+/// Why a checkpoint was taken, and who may delete it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CheckpointKind {
+    /// Taken at the interval or by hand; subsumed by later ones.
+    Checkpoint,
+    /// The last one of a bounded job, taken when all sources have ended.
+    Final,
+    /// Owned by a person; never deleted by the system.
+    Savepoint,
+}
+
+/// What `_metadata` holds: everything that is needed to restore a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckpointMetadata {
+    /// The checkpoint's number.
+    pub id: CheckpointId,
+    /// The job that took it.
+    pub job: JobId,
+    /// The job's name.
+    pub job_name: String,
+    /// The generation that took it.
+    pub generation: Generation,
+    /// Why it was taken.
+    pub kind: CheckpointKind,
+    /// When it was triggered: milliseconds since 1970.
+    pub triggered_at_ms: i64,
+    /// All operators with state, in the plan's order.
+    pub operators: Vec<OperatorState>,
+}
+
+impl CheckpointMetadata {
+    /// Bytes of state.
+    pub fn state_len(&self) -> u64 {
+        self.operators.iter().flat_map(|o| o.subtasks.values()).map(OperatorSubtaskState::len).sum()
+    }
+
+    /// Every stream that it names.
+    pub fn streams(&self) -> impl Iterator<Item = &StreamHandle> {
+        self.operators.iter().flat_map(|o| o.subtasks.values()).flat_map(OperatorSubtaskState::streams)
+    }
+}
+
+/// A completed checkpoint as the register names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CompletedRef {
+    /// Its number.
+    pub id: CheckpointId,
+    /// Its directory, relative to the job's checkpoint directory, as in `chk-17`.
+    pub path: String,
+}
+
+/// What became of a job, as the register knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JobOutcome {
+    /// It runs, or died without saying so: a new start resumes from the newest completed checkpoint.
+    Running,
+    /// It reached the end of its input: a new start begins afresh.
+    Finished,
+    /// A person cancelled it: a new start begins afresh.
+    Cancelled,
+    /// It failed for good: a new start resumes from the newest completed checkpoint.
+    Failed,
+}
+
+/// The one truth about a job's checkpoints, changed only by compare-and-set.
+///
+/// Invariants: `generation` and `last_checkpoint_id` never go back; every checkpoint in `completed` exists whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RegisterRecord {
+    /// Whose record it is.
+    pub job: JobId,
+    /// The job's name.
+    pub job_name: String,
+    /// Who may write. A writer that finds a higher one here has been fenced off.
+    pub generation: Generation,
+    /// What became of the job.
+    pub outcome: JobOutcome,
+    /// The highest checkpoint id that any attempt ever used or may have used.
+    pub last_checkpoint_id: CheckpointId,
+    /// Retained checkpoints, oldest first.
+    pub completed: Vec<CompletedRef>,
+}

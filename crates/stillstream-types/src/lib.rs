@@ -1,0 +1,30 @@
+//! The vocabulary of Stillstream: ids, key groups, event time, state handles, configuration and errors.
+//!
+//! This crate does no input or output and uses no clock. Every other crate may use it; it uses none of them.
+//!
+//! | module | what is inside |
+//! |---|---|
+//! | [`ids`] | newtypes for jobs, operators, subtasks, checkpoints, generations |
+//! | [`key_group`] | which key belongs to which key group, and which subtask owns it |
+//! | [`time`] | [`Timestamp`] and durations as Flink writes them |
+//! | [`handle`] | what a task hands to the coordinator: where its state lies |
+//! | [`streams`] | the narrow door through which a snapshot is written and read |
+//! | [`error`] | [`Error`], the one error type of users' code |
+
+pub mod error;
+pub mod handle;
+pub mod ids;
+pub mod key_group;
+pub mod murmur;
+pub mod streams;
+pub mod time;
+
+pub use error::{Error, ErrorKind, Result, ResultExt};
+pub use handle::{
+    CheckpointKind, CheckpointMetadata, CompletedRef, JobOutcome, KeyGroupSection, KeyedStateHandle,
+    OperatorState, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode,
+    RegisterRecord, StreamHandle, TaskSnapshot,
+};
+pub use ids::{CheckpointId, Generation, JobId, OperatorId, SubtaskId, SubtaskIndex, VertexId};
+pub use key_group::{KeyGroup, KeyGroupRange, KeyGroups, KeyHash};
+pub use time::Timestamp;

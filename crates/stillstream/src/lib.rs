@@ -1,0 +1,1 @@
+//! Stateful stream processing for Rust that loses nothing.
