@@ -1,1 +1,33 @@
-//! Stillstream: runtime.
+//! Runs plans of stateful operators on Timely Dataflow: batches, barriers as epochs, flow control, the JobManager.
+//!
+//! | module | what is inside |
+//! |---|---|
+//! | [`plan`] | what the user wrote, and the tasks and edges that it becomes |
+//! | [`operator`] | what an operator and a source are to the runtime |
+//! | [`batch`] | what travels on edges |
+//! | [`exchange`] | how records get from task to task |
+//! | [`stream_time`] | the timestamp: epoch and watermark |
+//! | [`control`] | messages between JobManager and workers |
+//! | `chain`, `task` | the driver: one Timely operator that runs a chain of operators |
+//! | `flow` | credits, and watermarks between sources |
+//! | `worker` | one worker thread during one attempt |
+
+pub mod batch;
+mod catch;
+mod chain;
+pub mod clock;
+pub mod control;
+pub mod exchange;
+pub mod flow;
+pub mod metrics;
+pub mod operator;
+pub mod plan;
+pub mod shared;
+pub mod snapshot_pool;
+pub mod stream_time;
+mod task;
+pub mod waker;
+mod worker;
+
+pub use batch::{AnyBatch, Batch};
+pub use operator::{AsyncSnapshot, OpenContext, Operator, Output, Source, SourceStatus};

@@ -1,0 +1,290 @@
+//! Batches: what travels on every edge.
+//!
+//! Operators see typed [`Batch`]es; edges carry [`AnyBatch`], which is either a boxed typed batch (within a process) or
+//! bytes that the consumer decodes (between processes). One virtual call a batch, never one a record.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+
+use stillstream_state::{Data, DecodeError};
+use stillstream_types::{Error, ErrorKind, KeyHash, Result};
+use timely::bytes::arc::Bytes;
+use timely::container::Accountable;
+use timely::dataflow::channels::ContainerBytes;
+
+/// Records of one type, with a column of event times and a column of key hashes where there are any.
+#[derive(Clone, Debug)]
+pub struct Batch<T> {
+    /// The records.
+    pub values: Vec<T>,
+    /// Event time of each record in milliseconds; empty if the records have none.
+    pub times: Vec<i64>,
+    /// Key hash of each record; empty unless the batch comes from a `key_by`.
+    pub hashes: Vec<KeyHash>,
+}
+
+impl<T> Default for Batch<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), times: Vec::new(), hashes: Vec::new() }
+    }
+}
+
+impl<T> Batch<T> {
+    /// Records without event time.
+    pub fn new(values: Vec<T>) -> Self {
+        Self { values, times: Vec::new(), hashes: Vec::new() }
+    }
+
+    /// Records with event times; `times` is empty or as long as `values`.
+    pub fn timed(values: Vec<T>, times: Vec<i64>) -> Self {
+        debug_assert!(times.is_empty() || times.len() == values.len());
+        Self { values, times, hashes: Vec::new() }
+    }
+
+    /// How many records.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Event time of record `i`, or `None` if the records have none.
+    #[inline(always)]
+    pub fn time(&self, i: usize) -> Option<i64> {
+        self.times.get(i).copied()
+    }
+
+    /// Appends one record. Give a time with every record of a batch or with none.
+    #[inline(always)]
+    pub fn push(&mut self, value: T, time: Option<i64>) {
+        self.values.push(value);
+        if let Some(time) = time {
+            self.times.push(time);
+        }
+    }
+}
+
+/// A [`Batch`] whose record type is known only to its producer and its consumer.
+pub trait ErasedBatch: Any + Send {
+    /// Appends the binary form (see [`AnyBatch`]).
+    fn encode(&self, out: &mut Vec<u8>);
+    /// A copy.
+    fn duplicate(&self) -> Box<dyn ErasedBatch>;
+    /// For the downcast.
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+const HAS_TIMES: u8 = 1;
+const HAS_HASHES: u8 = 2;
+
+impl<T: Data> ErasedBatch for Batch<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let flags = if self.times.is_empty() { 0 } else { HAS_TIMES }
+            | if self.hashes.is_empty() { 0 } else { HAS_HASHES };
+        out.push(flags);
+        self.times.iter().for_each(|time| out.extend_from_slice(&time.to_le_bytes()));
+        self.hashes.iter().for_each(|hash| out.extend_from_slice(&hash.0.to_le_bytes()));
+        T::encode_slice(&self.values, out);
+    }
+
+    fn duplicate(&self) -> Box<dyn ErasedBatch> {
+        Box::new(self.clone())
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+fn decode_batch<T: Data>(len: usize, mut input: &[u8]) -> Result<Batch<T>, DecodeError> {
+    let flags = u8::decode(&mut input)?;
+    let words = |on: bool, input: &mut &[u8]| -> Result<Vec<u64>, DecodeError> {
+        if on { u64::decode_vec(len, input) } else { Ok(Vec::new()) }
+    };
+    let times = words(flags & HAS_TIMES != 0, &mut input)?.into_iter().map(|word| word as i64).collect();
+    let hashes = words(flags & HAS_HASHES != 0, &mut input)?.into_iter().map(KeyHash).collect();
+    Ok(Batch { values: T::decode_vec(len, &mut input)?, times, hashes })
+}
+
+enum Payload {
+    Empty,
+    Typed(Box<dyn ErasedBatch>),
+    Bytes(Bytes),
+}
+
+/// The container of every Timely edge.
+///
+/// Between processes: sender `u32`, edge `u32`, length `u32`, target `u32`, one byte of flags, then the columns of times
+/// and hashes if the flags name them, then the records; padded to 8 bytes.
+pub struct AnyBatch {
+    /// The worker that sent it.
+    pub(crate) from: u32,
+    /// The edge that it travels on.
+    pub(crate) edge: u32,
+    /// The subtask that it is for, where the producer decides that (broadcast, rebalance).
+    pub(crate) to: u32,
+    len: u32,
+    payload: Payload,
+}
+
+impl Default for AnyBatch {
+    fn default() -> Self {
+        Self { from: 0, edge: 0, to: 0, len: 0, payload: Payload::Empty }
+    }
+}
+
+impl fmt::Debug for AnyBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AnyBatch(edge {}, from {}, {} records)", self.edge, self.from, self.len)
+    }
+}
+
+impl Clone for AnyBatch {
+    fn clone(&self) -> Self {
+        let payload = match &self.payload {
+            Payload::Empty => Payload::Empty,
+            Payload::Typed(batch) => Payload::Typed(batch.duplicate()),
+            Payload::Bytes(bytes) => Payload::Bytes(bytes.clone()),
+        };
+        Self { from: self.from, edge: self.edge, to: self.to, len: self.len, payload }
+    }
+}
+
+impl<T: Data> From<Batch<T>> for AnyBatch {
+    fn from(batch: Batch<T>) -> Self {
+        Self { len: batch.values.len() as u32, payload: Payload::Typed(Box::new(batch)), ..Self::default() }
+    }
+}
+
+impl AnyBatch {
+    /// How many records.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The typed batch.
+    ///
+    /// # Errors
+    /// If the batch holds another type, or its bytes are damaged: both mean that the peers do not run the same program.
+    pub fn take<T: Data>(self) -> Result<Batch<T>> {
+        match self.payload {
+            Payload::Empty => Ok(Batch::default()),
+            Payload::Typed(batch) => batch.into_any().downcast::<Batch<T>>().map(|batch| *batch).map_err(|_| {
+                Error::new(
+                    ErrorKind::Plan,
+                    format!("an edge carries another type than `{}`, which its consumer expects", std::any::type_name::<T>()),
+                )
+            }),
+            Payload::Bytes(bytes) => decode_batch(self.len as usize, &bytes).map_err(|error| {
+                Error::new(
+                    ErrorKind::Peer,
+                    format!(
+                        "a batch of {} records of `{}` from worker {} cannot be read ({error}); do all processes run the \
+                         same build of the program?",
+                        self.len, std::any::type_name::<T>(), self.from
+                    ),
+                )
+            }),
+        }
+    }
+}
+
+impl Accountable for AnyBatch {
+    #[inline]
+    fn record_count(&self) -> i64 {
+        self.len as i64
+    }
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+thread_local! {
+    // Timely asks for the length just before it asks for the bytes: encode once and keep the result for that moment.
+    static ENCODED: RefCell<(usize, Vec<u8>)> = const { RefCell::new((0, Vec::new())) };
+}
+
+impl AnyBatch {
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        out.clear();
+        for word in [self.from, self.edge, self.len, self.to] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        match &self.payload {
+            Payload::Empty => {}
+            Payload::Typed(batch) => batch.encode(out),
+            Payload::Bytes(bytes) => out.extend_from_slice(bytes),
+        }
+        out.resize(out.len().next_multiple_of(8), 0);
+    }
+}
+
+impl ContainerBytes for AnyBatch {
+    fn from_bytes(mut bytes: Bytes) -> Self {
+        if bytes.len() < 16 {
+            return Self::default();
+        }
+        let header = bytes.extract_to(16);
+        let word =
+            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        Self { from: word(0), edge: word(4), len: word(8), to: word(12), payload: Payload::Bytes(bytes) }
+    }
+
+    fn length_in_bytes(&self) -> usize {
+        ENCODED.with_borrow_mut(|(owner, out)| {
+            self.encode_into(out);
+            *owner = std::ptr::from_ref(self).addr();
+            out.len()
+        })
+    }
+
+    fn into_bytes<W: std::io::Write>(&self, writer: &mut W) {
+        ENCODED.with_borrow_mut(|(owner, out)| {
+            if std::mem::take(owner) != std::ptr::from_ref(self).addr() {
+                self.encode_into(out);
+            }
+            // the writer is a buffer of exactly the announced length
+            let written = writer.write_all(out);
+            debug_assert!(written.is_ok());
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_survives_the_way_over_the_wire() {
+        let batch = Batch {
+            values: vec![("a".to_string(), 1u64), ("bc".to_string(), 2)],
+            times: vec![5, -6],
+            hashes: vec![KeyHash(7), KeyHash(8)],
+        };
+        let mut any = AnyBatch::from(batch.clone());
+        (any.from, any.edge) = (3, 9);
+        let mut wire = Vec::new();
+        assert_eq!(any.length_in_bytes() % 8, 0);
+        any.into_bytes(&mut wire);
+        let back = AnyBatch::from_bytes(timely::bytes::arc::BytesMut::from(wire).freeze());
+        assert_eq!((back.from, back.edge, back.len()), (3, 9, 2));
+        let back = back.take::<(String, u64)>().unwrap();
+        assert_eq!((back.values, back.times, back.hashes), (batch.values, batch.times, batch.hashes));
+    }
+
+    #[test]
+    fn another_type_is_refused_with_its_name() {
+        let error = AnyBatch::from(Batch::new(vec![1u64])).take::<String>().unwrap_err();
+        assert!(error.to_string().contains("alloc::string::String"), "{error}");
+    }
+}

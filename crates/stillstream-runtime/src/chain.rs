@@ -1,0 +1,360 @@
+//! A chain of operators in one subtask: what one emits, the next one takes, batch by batch.
+//!
+//! The deepest operator with work runs first, so that at most one batch's consequences are under way. A chain can pause: an
+//! emission waits for room on the edges it reaches, or an operator (a sink whose client is busy) takes nothing now.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use stillstream_types::{CheckpointId, Error, OperatorId, Result, Timestamp};
+
+use crate::batch::AnyBatch;
+use crate::catch::catch;
+use crate::operator::{AsyncSnapshot, Emission, Operator, Output, Source, SourceStatus};
+use crate::plan::TaskOutput;
+
+/// Where a chain's outputs go.
+pub(crate) trait Ports {
+    fn send(&mut self, output: usize, batch: AnyBatch);
+    fn watermark(&mut self, output: usize, watermark: Timestamp);
+}
+
+/// Why a chain stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pause {
+    /// Nothing is left to do.
+    Quiet,
+    /// An emission waits for credits.
+    Gated,
+    /// An operator takes nothing now; it wakes itself.
+    NotReady,
+    /// The budget is used up.
+    Budget,
+}
+
+enum Item {
+    Batch(usize, AnyBatch),
+    Watermark(Timestamp),
+}
+
+enum Body {
+    Source(Box<dyn Source>),
+    Operator(Box<dyn Operator>),
+}
+
+struct Link {
+    id: OperatorId,
+    name: Arc<str>,
+    body: Body,
+    reach: Arc<[u32]>,
+    inbox: VecDeque<Item>,
+    /// A long emission is under way.
+    emitting: bool,
+    /// Whether it wants to be told processing time.
+    timed: bool,
+    watermark: Timestamp,
+    /// Outputs fed by its main output, and by its side outputs.
+    main: Vec<usize>,
+    sides: Vec<(u32, usize)>,
+    is_sink: bool,
+}
+
+pub(crate) struct Chain {
+    links: Vec<Link>,
+    scratch: Output,
+    pub records_in: u64,
+    pub records_out: u64,
+}
+
+impl Chain {
+    pub fn new() -> Self {
+        Self { links: Vec::new(), scratch: Output::default(), records_in: 0, records_out: 0 }
+    }
+
+    fn add(
+        &mut self,
+        id: OperatorId,
+        name: Arc<str>,
+        reach: Arc<[u32]>,
+        body: Body,
+        outputs: &[TaskOutput],
+        last: bool,
+    ) {
+        let at = self.links.len();
+        let own = |side: bool| {
+            outputs.iter().enumerate().filter(move |(_, o)| o.owner == at && o.side.is_some() == side)
+        };
+        let main: Vec<usize> = own(false).map(|(n, _)| n).collect();
+        let sides: Vec<(u32, usize)> = own(true).map(|(n, o)| (o.side.unwrap_or(0), n)).collect();
+        let is_sink = last && main.is_empty();
+        self.links.push(Link {
+            id,
+            name,
+            body,
+            reach,
+            inbox: VecDeque::new(),
+            emitting: false,
+            timed: true,
+            watermark: Timestamp::MIN,
+            main,
+            sides,
+            is_sink,
+        });
+    }
+
+    pub fn add_source(
+        &mut self,
+        id: OperatorId,
+        name: Arc<str>,
+        reach: Arc<[u32]>,
+        source: Box<dyn Source>,
+        outputs: &[TaskOutput],
+        last: bool,
+    ) {
+        self.add(id, name, reach, Body::Source(source), outputs, last);
+    }
+
+    pub fn add_operator(
+        &mut self,
+        id: OperatorId,
+        name: Arc<str>,
+        reach: Arc<[u32]>,
+        operator: Box<dyn Operator>,
+        outputs: &[TaskOutput],
+        last: bool,
+    ) {
+        self.add(id, name, reach, Body::Operator(operator), outputs, last);
+    }
+
+    /// Whether everything that came in has gone all the way.
+    pub fn is_quiet(&self) -> bool {
+        self.links.iter().all(|link| link.inbox.is_empty() && !link.emitting)
+    }
+
+    /// Edges that the head's output can reach.
+    pub fn head_reach(&self) -> &[u32] {
+        self.links.first().map_or(&[], |head| &head.reach)
+    }
+
+    pub fn push_batch(&mut self, port: usize, batch: AnyBatch) {
+        self.links[0].inbox.push_back(Item::Batch(port, batch));
+    }
+
+    pub fn push_watermark(&mut self, watermark: Timestamp) {
+        self.links[0].inbox.push_back(Item::Watermark(watermark));
+    }
+
+    /// The source at the head says that there will be no more records.
+    pub fn end_source(&mut self, ports: &mut dyn Ports) {
+        self.scratch.watermark(Timestamp::MAX);
+        self.route(0, ports);
+    }
+
+    /// Moves what operator `at` emitted to the next one and to the outputs.
+    fn route(&mut self, at: usize, ports: &mut dyn Ports) {
+        let next = at + 1;
+        while let Some(emission) = self.scratch.emitted.pop_front() {
+            match emission {
+                Emission::Batch(batch) => {
+                    if at == 0 && matches!(self.links[0].body, Body::Source(_)) {
+                        self.records_in += batch.len() as u64;
+                    }
+                    let to_next = next < self.links.len();
+                    let main = &self.links[at].main;
+                    let copies = main.len() + usize::from(to_next);
+                    if copies == 0 {
+                        if self.links[at].is_sink {
+                            self.records_out += batch.len() as u64;
+                        }
+                        continue;
+                    }
+                    let mut rest = Some(batch);
+                    for (n, output) in main.iter().enumerate() {
+                        let copy = if n + 1 == copies { rest.take() } else { rest.clone() };
+                        if let Some(copy) = copy {
+                            ports.send(*output, copy);
+                        }
+                    }
+                    if let Some(batch) = rest.filter(|_| to_next) {
+                        self.links[next].inbox.push_back(Item::Batch(0, batch));
+                    }
+                }
+                Emission::Side(side, batch) => {
+                    let targets = self.links[at].sides.iter().filter(|(s, _)| *s == side);
+                    targets.for_each(|(_, output)| ports.send(*output, batch.clone()));
+                }
+                Emission::Watermark(watermark) => {
+                    if watermark <= self.links[at].watermark {
+                        continue;
+                    }
+                    self.links[at].watermark = watermark;
+                    let link = &self.links[at];
+                    let outputs = link.main.iter().chain(link.sides.iter().map(|(_, output)| output));
+                    outputs.for_each(|output| ports.watermark(*output, watermark));
+                    if next < self.links.len() {
+                        self.links[next].inbox.push_back(Item::Watermark(watermark));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Calls operator `at`, routes what it emits, and names it in its error.
+    fn call<T>(
+        &mut self,
+        at: usize,
+        ports: &mut dyn Ports,
+        f: impl FnOnce(&mut Body, &mut Output) -> Result<T>,
+    ) -> Result<T> {
+        let link = &mut self.links[at];
+        let (body, out) = (&mut link.body, &mut self.scratch);
+        let result =
+            catch("its code", || f(body, out)).map_err(|error| name_error(&self.links[at].name, error));
+        self.route(at, ports);
+        result
+    }
+
+    /// Asks the source at the head for records.
+    pub fn poll_source(&mut self, max_records: usize, ports: &mut dyn Ports) -> Result<SourceStatus> {
+        self.call(0, ports, |body, out| match body {
+            Body::Source(source) => source.poll(max_records, out),
+            Body::Operator(_) => Ok(SourceStatus::Ended),
+        })
+    }
+
+    /// Works until nothing is left, or something has to wait. `gate` tells whether edges have room.
+    pub fn run(
+        &mut self,
+        budget: &mut usize,
+        gate: &dyn Fn(&[u32]) -> bool,
+        ports: &mut dyn Ports,
+    ) -> Result<Pause> {
+        'work: loop {
+            for at in (0..self.links.len()).rev() {
+                if self.links[at].emitting {
+                    if !gate(&self.links[at].reach) {
+                        return Ok(Pause::Gated);
+                    }
+                    if *budget == 0 {
+                        return Ok(Pause::Budget);
+                    }
+                    *budget = budget.saturating_sub(1024);
+                    self.resume(at, ports)?;
+                    continue 'work;
+                }
+                if self.links[at].inbox.is_empty() {
+                    continue;
+                }
+                if *budget == 0 {
+                    return Ok(Pause::Budget);
+                }
+                let ready = self.call(at, ports, |body, _| match body {
+                    Body::Operator(operator) => operator.ready(),
+                    Body::Source(_) => Ok(true),
+                })?;
+                if !ready {
+                    return Ok(Pause::NotReady);
+                }
+                let Some(item) = self.links[at].inbox.pop_front() else { continue };
+                match item {
+                    Item::Batch(port, batch) => {
+                        *budget = budget.saturating_sub(batch.len() + 1);
+                        if self.links[at].is_sink {
+                            self.records_out += batch.len() as u64;
+                        }
+                        self.call(at, ports, |body, out| match body {
+                            Body::Operator(operator) => operator.process(port, batch, out),
+                            Body::Source(_) => Ok(()),
+                        })?;
+                    }
+                    Item::Watermark(watermark) => self.call(at, ports, |body, out| match body {
+                        Body::Operator(operator) => operator.watermark(watermark, out),
+                        Body::Source(_) => Ok(()),
+                    })?,
+                }
+                self.resume(at, ports)?;
+                continue 'work;
+            }
+            return Ok(Pause::Quiet);
+        }
+    }
+
+    fn resume(&mut self, at: usize, ports: &mut dyn Ports) -> Result<()> {
+        self.links[at].emitting = self.call(at, ports, |body, out| match body {
+            Body::Operator(operator) => operator.resume(out),
+            Body::Source(_) => Ok(false),
+        })?;
+        Ok(())
+    }
+
+    /// Tells processing time to the operators that want it; returns when the next one is due.
+    pub fn processing_time(&mut self, now_ms: i64, ports: &mut dyn Ports) -> Result<Option<i64>> {
+        let mut next: Option<i64> = None;
+        for at in 0..self.links.len() {
+            if !self.links[at].timed {
+                continue;
+            }
+            let due = self.call(at, ports, |body, out| match body {
+                Body::Operator(operator) => operator.processing_time(now_ms, out),
+                Body::Source(_) => Ok(None),
+            })?;
+            self.links[at].timed = due.is_some();
+            if let Some(due) = due {
+                next = Some(next.map_or(due, |next| next.min(due)));
+            }
+        }
+        Ok(next)
+    }
+
+    /// Whether any operator wants processing time.
+    pub fn is_timed(&self) -> bool {
+        self.links.iter().any(|link| link.timed)
+    }
+
+    /// The synchronous part of a checkpoint, of all operators.
+    pub fn snapshot(&mut self, id: CheckpointId) -> Result<Vec<(OperatorId, Arc<str>, AsyncSnapshot)>> {
+        let mut parts = Vec::new();
+        for link in &mut self.links {
+            let part = catch("its snapshot", || match &mut link.body {
+                Body::Operator(operator) => operator.snapshot(id),
+                Body::Source(source) => source.snapshot(id),
+            });
+            if let Some(part) = part.map_err(|error| name_error(&link.name, error))? {
+                parts.push((link.id, link.name.clone(), part));
+            }
+        }
+        Ok(parts)
+    }
+
+    fn each(&mut self, what: &str, mut f: impl FnMut(&mut Body) -> Result<()>) -> Result<()> {
+        for link in &mut self.links {
+            catch(what, || f(&mut link.body)).map_err(|error| name_error(&link.name, error))?;
+        }
+        Ok(())
+    }
+
+    pub fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
+        self.each("its commit", |body| match body {
+            Body::Operator(operator) => operator.checkpoint_complete(id),
+            Body::Source(source) => source.checkpoint_complete(id),
+        })
+    }
+
+    pub fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
+        self.each("its code", |body| match body {
+            Body::Operator(operator) => operator.checkpoint_aborted(id),
+            Body::Source(_) => Ok(()),
+        })
+    }
+
+    pub fn finish(&mut self) -> Result<()> {
+        self.each("its last step", |body| match body {
+            Body::Operator(operator) => operator.finish(),
+            Body::Source(_) => Ok(()),
+        })
+    }
+}
+
+fn name_error(name: &str, error: Error) -> Error {
+    error.context(format!("operator `{name}`"))
+}

@@ -1,0 +1,118 @@
+//! Messages between the JobManager and the workers of an attempt. In one process they go through channels, between
+//! processes through gRPC.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stillstream_types::{
+    CheckpointId, Error, Generation, OperatorId, OperatorSubtaskState, SubtaskId, SubtaskIndex, TaskSnapshot,
+};
+
+/// State to start from: for each operator and subtask what it owns.
+#[derive(Debug, Default, Clone)]
+pub struct RestoredState {
+    /// The checkpoint.
+    pub checkpoint: CheckpointId,
+    /// By operator and subtask.
+    pub operators: BTreeMap<OperatorId, BTreeMap<SubtaskIndex, OperatorSubtaskState>>,
+}
+
+/// One try to run the job.
+#[derive(Debug, Clone)]
+pub struct AttemptSpec {
+    /// Messages of another generation are dropped.
+    pub generation: Generation,
+    /// What to restore; `None` starts fresh.
+    pub restored: Option<Arc<RestoredState>>,
+}
+
+/// From the JobManager to every worker of the attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Control {
+    /// Sources: record the position and emit barrier `id`.
+    Trigger {
+        /// The checkpoint.
+        id: CheckpointId,
+        /// When it was triggered: milliseconds since 1970.
+        at_ms: i64,
+    },
+    /// Checkpoint `id` is complete.
+    Complete {
+        /// The checkpoint.
+        id: CheckpointId,
+    },
+    /// Checkpoint `id` was aborted.
+    Aborted {
+        /// The checkpoint.
+        id: CheckpointId,
+    },
+    /// All input is through and everything is committed: let the dataflow drain.
+    Finish,
+    /// Drop the dataflow and report.
+    Stop,
+}
+
+/// How long the parts of one subtask's snapshot took, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SnapshotTimes {
+    /// From the trigger to the first barrier.
+    pub start_delay_us: u64,
+    /// From the first barrier to the last.
+    pub alignment_us: u64,
+    /// The synchronous part.
+    pub sync_us: u64,
+    /// The asynchronous part.
+    pub async_us: u64,
+    /// Records that were set aside during the alignment.
+    pub set_aside: u64,
+}
+
+/// From a worker to the JobManager.
+#[derive(Debug)]
+pub enum Report {
+    /// All operators of the subtask are open.
+    Running(SubtaskId),
+    /// A source has no more records.
+    SourceEnded(SubtaskId),
+    /// The subtask's part of a checkpoint is durable.
+    Acknowledged {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// Who.
+        subtask: SubtaskId,
+        /// Where the state lies.
+        snapshot: TaskSnapshot,
+        /// How long it took.
+        times: SnapshotTimes,
+    },
+    /// The subtask could not write its part.
+    Declined {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// Who.
+        subtask: SubtaskId,
+        /// Why.
+        reason: String,
+    },
+    /// Everything up to the checkpoint has been committed.
+    Committed {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// Who.
+        subtask: SubtaskId,
+    },
+    /// A subtask, or the worker itself, failed.
+    Failed {
+        /// Who, where it is known.
+        subtask: Option<SubtaskId>,
+        /// Why.
+        error: Error,
+    },
+    /// The worker has dropped the dataflow. `drained`: it ended by itself.
+    Stopped {
+        /// Which worker.
+        worker: usize,
+        /// Whether all input had been processed.
+        drained: bool,
+    },
+}

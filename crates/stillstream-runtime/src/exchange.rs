@@ -1,0 +1,253 @@
+//! How records get from the subtasks of one task to those of the next.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use stillstream_state::{Data, Key};
+use stillstream_types::{KeyGroups, KeyHash, Result};
+use timely::communication::{Pull, Push};
+use timely::dataflow::channels::Message;
+use timely::dataflow::channels::pact::ParallelizationContract;
+use timely::dataflow::channels::pushers::Exchange as ExchangePusher;
+use timely::dataflow::channels::pushers::exchange::Distributor;
+use timely::progress::Stamp;
+use timely::worker::Worker;
+
+use crate::batch::{AnyBatch, Batch};
+use crate::catch::catch;
+use crate::shared::WorkerShared;
+use crate::stream_time::StreamTime;
+
+/// Finds the key of a record, without a copy where the key is a part of the record.
+pub trait KeySelector<T>: Send + Sync + 'static {
+    /// The key's type.
+    type Key: Key;
+    /// Calls `f` with the key of `record`.
+    fn with_key<R>(&self, record: &T, f: impl FnOnce(&Self::Key) -> R) -> R;
+}
+
+/// A closure that makes the key: `|flight| flight.carrier.clone()`.
+#[derive(Debug, Clone)]
+pub struct OwnedKey<F>(pub F);
+
+impl<T, K: Key, F: Fn(&T) -> K + Send + Sync + 'static> KeySelector<T> for OwnedKey<F> {
+    type Key = K;
+    #[inline(always)]
+    fn with_key<R>(&self, record: &T, f: impl FnOnce(&K) -> R) -> R {
+        f(&(self.0)(record))
+    }
+}
+
+/// A closure that points to the key inside the record: `|flight| &flight.carrier`.
+pub struct BorrowedKey<F, K>(pub F, PhantomData<fn() -> K>);
+
+impl<F, K> BorrowedKey<F, K> {
+    /// Wraps the closure.
+    pub fn new(f: F) -> Self {
+        Self(f, PhantomData)
+    }
+}
+
+impl<F, K> fmt::Debug for BorrowedKey<F, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BorrowedKey")
+    }
+}
+
+impl<T, K: Key, F: Fn(&T) -> &K + Send + Sync + 'static> KeySelector<T> for BorrowedKey<F, K> {
+    type Key = K;
+    #[inline(always)]
+    fn with_key<R>(&self, record: &T, f: impl FnOnce(&K) -> R) -> R {
+        f((self.0)(record))
+    }
+}
+
+/// Splits batches over the subtasks of the consumer: typed inside, erased outside.
+pub trait Splitter: 'static {
+    /// Splits one batch; `send(target, batch)` takes each part that is full.
+    fn split(&mut self, batch: AnyBatch, send: &mut dyn FnMut(usize, AnyBatch)) -> Result<()>;
+    /// Sends what is left.
+    fn flush(&mut self, send: &mut dyn FnMut(usize, AnyBatch));
+}
+
+/// Records of one part that are sent together. Chosen by measurement: larger parts gain nothing, smaller ones cost.
+const PART: usize = 1024;
+
+struct ByKey<T, S> {
+    parts: Vec<Batch<T>>,
+    selector: std::sync::Arc<S>,
+    groups: KeyGroups,
+}
+
+/// A splitter by key group.
+pub fn by_key<T: Data, S: KeySelector<T>>(
+    selector: std::sync::Arc<S>,
+    groups: KeyGroups,
+    parallelism: u32,
+) -> Box<dyn Splitter> {
+    let parts = (0..parallelism).map(|_| Batch::default()).collect();
+    Box::new(ByKey { parts, selector, groups })
+}
+
+impl<T: Data, S: KeySelector<T>> ByKey<T, S> {
+    #[inline(always)]
+    fn hash(&self, record: &T) -> KeyHash {
+        let groups = self.groups;
+        self.selector.with_key(record, |key| key.key_hash(groups))
+    }
+}
+
+impl<T: Data, S: KeySelector<T>> Splitter for ByKey<T, S> {
+    fn split(&mut self, batch: AnyBatch, send: &mut dyn FnMut(usize, AnyBatch)) -> Result<()> {
+        let mut batch = batch.take::<T>()?;
+        if self.parts.len() == 1 {
+            batch.hashes = batch.values.iter().map(|record| self.hash(record)).collect();
+            send(0, batch.into());
+            return Ok(());
+        }
+        let parallelism = self.parts.len() as u32;
+        let timed = !batch.times.is_empty();
+        for (i, record) in batch.values.into_iter().enumerate() {
+            let hash = self.hash(&record);
+            let target = self.groups.owner(hash.group(), parallelism) as usize;
+            let part = &mut self.parts[target];
+            if part.values.capacity() == 0 {
+                part.values.reserve_exact(PART);
+                part.hashes.reserve_exact(PART);
+                if timed {
+                    part.times.reserve_exact(PART);
+                }
+            }
+            if part.times.is_empty() == timed && !part.values.is_empty() {
+                // a batch with times after one without, or the other way round: the columns must not mix
+                send(target, std::mem::take(part).into());
+            }
+            part.values.push(record);
+            part.hashes.push(hash);
+            if timed {
+                part.times.push(batch.times[i]);
+            }
+            if part.values.len() >= PART {
+                send(target, std::mem::take(part).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, send: &mut dyn FnMut(usize, AnyBatch)) {
+        for (target, part) in self.parts.iter_mut().enumerate() {
+            if !part.values.is_empty() {
+                send(target, std::mem::take(part).into());
+            }
+        }
+    }
+}
+
+/// Sends whole batches to the subtask that the producer wrote into them.
+struct Directed;
+
+impl Splitter for Directed {
+    fn split(&mut self, batch: AnyBatch, send: &mut dyn FnMut(usize, AnyBatch)) -> Result<()> {
+        send(batch.to as usize, batch);
+        Ok(())
+    }
+    fn flush(&mut self, _: &mut dyn FnMut(usize, AnyBatch)) {}
+}
+
+pub(crate) fn directed() -> Box<dyn Splitter> {
+    Box::new(Directed)
+}
+
+/// Stamps edge and sender on each part, counts it, and pushes it to its worker.
+struct Distribution {
+    splitter: Box<dyn Splitter>,
+    edge: u32,
+    shared: Rc<WorkerShared>,
+}
+
+impl Distribution {
+    fn stamp(shared: &WorkerShared, edge: u32, target: usize, batch: &mut AnyBatch) {
+        batch.from = shared.index as u32;
+        batch.edge = edge;
+        shared.board.borrow_mut().sent(edge, target, batch.len() as u32);
+    }
+}
+
+impl Distributor<AnyBatch> for Distribution {
+    fn partition<T: Clone, P: Push<Message<T, AnyBatch>>>(
+        &mut self,
+        container: &mut AnyBatch,
+        stamp: &Stamp<T>,
+        pushers: &mut [P],
+    ) {
+        let (edge, shared) = (self.edge, &self.shared);
+        // the key selector is the user's code: a panic in it must not unwind through Timely
+        let split = catch("the key selector", || {
+            self.splitter.split(std::mem::take(container), &mut |target, mut batch| {
+                Self::stamp(shared, edge, target, &mut batch);
+                Message::push_at(&mut batch, stamp.clone(), &mut pushers[target]);
+            })
+        });
+        if let Err(error) = split {
+            shared.fail(None, error);
+        }
+    }
+
+    fn flush<T: Clone, P: Push<Message<T, AnyBatch>>>(&mut self, stamp: &Stamp<T>, pushers: &mut [P]) {
+        let (edge, shared) = (self.edge, &self.shared);
+        self.splitter.flush(&mut |target, mut batch| {
+            Self::stamp(shared, edge, target, &mut batch);
+            Message::push_at(&mut batch, stamp.clone(), &mut pushers[target]);
+        });
+    }
+}
+
+/// Within the worker: only stamps and counts.
+struct Local<P> {
+    inner: P,
+    edge: u32,
+    shared: Rc<WorkerShared>,
+}
+
+impl<P: Push<Message<StreamTime, AnyBatch>>> Push<Message<StreamTime, AnyBatch>> for Local<P> {
+    fn push(&mut self, message: &mut Option<Message<StreamTime, AnyBatch>>) {
+        if let Some(message) = message {
+            Distribution::stamp(&self.shared, self.edge, self.shared.index, &mut message.data);
+        }
+        self.inner.push(message);
+    }
+}
+
+/// The channel of one edge.
+pub(crate) enum Channel {
+    /// To the same worker.
+    Local { edge: u32, shared: Rc<WorkerShared> },
+    /// To any worker.
+    Exchange { edge: u32, shared: Rc<WorkerShared>, splitter: Box<dyn Splitter> },
+}
+
+impl ParallelizationContract<StreamTime, AnyBatch> for Channel {
+    type Pusher = Box<dyn Push<Message<StreamTime, AnyBatch>>>;
+    type Puller = Box<dyn Pull<Message<StreamTime, AnyBatch>>>;
+
+    fn connect(
+        self,
+        worker: &Worker,
+        identifier: usize,
+        address: Rc<[usize]>,
+        _: Option<timely::logging::TimelyLogger>,
+    ) -> (Self::Pusher, Self::Puller) {
+        match self {
+            Self::Local { edge, shared } => {
+                let (inner, puller) = worker.pipeline::<Message<StreamTime, AnyBatch>>(identifier, address);
+                (Box::new(Local { inner, edge, shared }), Box::new(puller))
+            }
+            Self::Exchange { edge, shared, splitter } => {
+                let (pushers, puller) = worker.allocate::<Message<StreamTime, AnyBatch>>(identifier, address);
+                let distribution = Distribution { splitter, edge, shared };
+                (Box::new(ExchangePusher::new(pushers, distribution)), puller)
+            }
+        }
+    }
+}

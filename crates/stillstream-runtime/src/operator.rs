@@ -1,0 +1,209 @@
+//! What an operator is to the runtime: batches in, batches out, a snapshot at each barrier.
+//!
+//! An operator instance lives on one worker thread. It never blocks on input or output, takes its time from the
+//! [`OpenContext`] and returns errors; a panic is caught by the driver and named.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use stillstream_types::{
+    CheckpointId, KeyGroupRange, KeyGroups, OperatorId, OperatorSubtaskState, Result, SubtaskIndex,
+    Timestamp, streams::SnapshotStore,
+};
+
+use crate::batch::AnyBatch;
+use crate::clock::Clock;
+use crate::flow::WatermarkHub;
+use crate::waker::Waker;
+
+/// What an operator emits, in order.
+#[derive(Debug)]
+pub(crate) enum Emission {
+    Batch(AnyBatch),
+    Side(u32, AnyBatch),
+    Watermark(Timestamp),
+}
+
+/// Takes what an operator emits during one call.
+#[derive(Debug, Default)]
+pub struct Output {
+    pub(crate) emitted: VecDeque<Emission>,
+}
+
+impl Output {
+    /// Emits a batch into the main output. An empty one is dropped.
+    pub fn batch(&mut self, batch: impl Into<AnyBatch>) {
+        let batch = batch.into();
+        if !batch.is_empty() {
+            self.emitted.push_back(Emission::Batch(batch));
+        }
+    }
+
+    /// Emits a batch into side output `side` (the operator's own numbering, as declared in the plan).
+    pub fn side(&mut self, side: u32, batch: impl Into<AnyBatch>) {
+        let batch = batch.into();
+        if !batch.is_empty() {
+            self.emitted.push_back(Emission::Side(side, batch));
+        }
+    }
+
+    /// Says that no record with an earlier time follows. Watermarks that do not advance are ignored downstream.
+    pub fn watermark(&mut self, watermark: Timestamp) {
+        self.emitted.push_back(Emission::Watermark(watermark));
+    }
+}
+
+/// The asynchronous part of a snapshot: runs on the snapshot pool, writes, and says where the state lies.
+pub type AsyncSnapshot = Box<dyn FnOnce(&dyn SnapshotStore) -> Result<OperatorSubtaskState> + Send>;
+
+/// One parallel instance of an operator.
+///
+/// All methods run on the worker's thread, one at a time. Order within a subtask: `open`, then any mix of the others;
+/// `snapshot` only between batches, when nothing of an older epoch is left.
+pub trait Operator: 'static {
+    /// Sets the operator up and restores its state. Called once, before anything else.
+    fn open(&mut self, context: &mut OpenContext) -> Result<()> {
+        let _ = context;
+        Ok(())
+    }
+
+    /// Processes a batch from logical input `port`.
+    fn process(&mut self, port: usize, batch: AnyBatch, out: &mut Output) -> Result<()>;
+
+    /// Event time has reached `watermark` on all inputs. An operator passes it on when everything that it causes has been
+    /// emitted: at once (the default), or at the end of a sliced emission in [`resume`](Self::resume).
+    fn watermark(&mut self, watermark: Timestamp, out: &mut Output) -> Result<()> {
+        out.watermark(watermark);
+        Ok(())
+    }
+
+    /// Goes on with a long emission (a window that fires, a burst of timers); called until it returns `false`, and only
+    /// while the edges that the output can reach have room. One call emits at most a few thousand records.
+    fn resume(&mut self, out: &mut Output) -> Result<bool> {
+        let _ = out;
+        Ok(false)
+    }
+
+    /// Whether the operator takes a batch now. One that says no must wake itself through its [`Waker`].
+    fn ready(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// Processing time is `now_ms`: fires what is due, and returns when to be called next.
+    fn processing_time(&mut self, now_ms: i64, out: &mut Output) -> Result<Option<i64>> {
+        let _ = (now_ms, out);
+        Ok(None)
+    }
+
+    /// The synchronous part of checkpoint `id`; returns the asynchronous part, or `None` if there is no state.
+    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+        let _ = id;
+        Ok(None)
+    }
+
+    /// Checkpoint `id` is complete. Notices can be lost: this one stands for all earlier ones too.
+    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
+        let _ = id;
+        Ok(())
+    }
+
+    /// Checkpoint `id` was aborted.
+    fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
+        let _ = id;
+        Ok(())
+    }
+
+    /// All input is through and, with checkpointing, the final checkpoint is complete and confirmed. Without
+    /// checkpointing a sink commits here what it holds.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What a source says when asked for records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceStatus {
+    /// There may be more at once.
+    More,
+    /// Nothing now. The source wakes the operator through its [`Waker`], or wants to be asked again at this processing time.
+    Idle {
+        /// Milliseconds since 1970; `None` to wait for the waker.
+        until_ms: Option<i64>,
+    },
+    /// There will never be more.
+    Ended,
+}
+
+/// One parallel instance of a source.
+pub trait Source: 'static {
+    /// Sets the source up and restores its position. Called once, before anything else.
+    fn open(&mut self, context: &mut OpenContext) -> Result<()> {
+        let _ = context;
+        Ok(())
+    }
+
+    /// Emits up to about `max_records` records, without blocking.
+    fn poll(&mut self, max_records: usize, out: &mut Output) -> Result<SourceStatus>;
+
+    /// The position, as of the records emitted so far.
+    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>>;
+
+    /// Checkpoint `id`, and every earlier one, is complete.
+    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
+        let _ = id;
+        Ok(())
+    }
+}
+
+/// What an operator is told when it is opened.
+pub struct OpenContext {
+    /// The operator's name, for messages.
+    pub name: Arc<str>,
+    /// The identity of its state.
+    pub operator: OperatorId,
+    /// Which parallel instance this is.
+    pub subtask: SubtaskIndex,
+    /// How many there are.
+    pub parallelism: u32,
+    /// The job's key groups.
+    pub key_groups: KeyGroups,
+    /// State to start from, restricted to what this subtask owns; `None` on a fresh start.
+    pub restored: Option<OperatorSubtaskState>,
+    /// The checkpoint that the state comes from.
+    pub restored_checkpoint: Option<CheckpointId>,
+    /// Reads the restored state.
+    pub store: Arc<dyn SnapshotStore>,
+    /// Whether heap state is copied on write while a snapshot is written (`false`: serialized in the synchronous part).
+    pub asynchronous_snapshots: bool,
+    /// Whether the job takes checkpoints; without them a sink commits when it finishes.
+    pub checkpointing: bool,
+    /// Grows with every attempt to run the job, in all processes: makes names of temporary files unique.
+    pub generation: u64,
+    /// Processing time.
+    pub clock: Arc<dyn Clock>,
+    /// Schedules the operator from any thread.
+    pub waker: Waker,
+    /// Where subtasks of sources tell one another their watermarks.
+    pub(crate) watermarks: WatermarkHub,
+    /// Counts records that were dropped, expired or otherwise not passed on, by reason.
+    pub counters: Arc<crate::metrics::Counters>,
+}
+
+impl OpenContext {
+    /// The key groups of this subtask.
+    pub fn key_group_range(&self) -> KeyGroupRange {
+        self.key_groups.range(self.subtask.0, self.parallelism)
+    }
+
+    /// Registers a generator of watermarks, so that an idle one can follow the active ones.
+    pub fn watermark_hub(&self) -> WatermarkHub {
+        self.watermarks.clone()
+    }
+}
+
+impl fmt::Debug for OpenContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenContext({} {}/{})", self.name, self.subtask, self.parallelism)
+    }
+}

@@ -1,0 +1,460 @@
+//! The plan: what the user wrote, as nodes; and what runs, as tasks joined by edges.
+//!
+//! Every process builds the same plan from the same program; nothing is shipped. [`Plan::compile`] chains operators,
+//! numbers edges, derives operator ids and finds, for each operator, the edges that its output can reach.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use stillstream_types::key_group::UPPER_MAX_PARALLELISM;
+use stillstream_types::murmur::murmur3_128;
+use stillstream_types::{Error, ErrorKind, KeyGroups, OperatorId, Result, VertexId};
+
+use crate::exchange::Splitter;
+use crate::operator::{Operator, Source};
+
+/// Makes one parallel instance of a source.
+pub type SourceFactory = Arc<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
+/// Makes one parallel instance of an operator.
+pub type OperatorFactory = Arc<dyn Fn() -> Result<Box<dyn Operator>> + Send + Sync>;
+/// Makes the splitter of a keyed edge for a number of key groups and a parallelism.
+pub type SplitterFactory = Arc<dyn Fn(KeyGroups, u32) -> Box<dyn Splitter> + Send + Sync>;
+
+/// What a node runs.
+#[derive(Clone)]
+pub enum NodeBody {
+    /// A source.
+    Source(SourceFactory),
+    /// An operator with inputs.
+    Operator(OperatorFactory),
+}
+
+/// How records get from one node to the next.
+#[derive(Clone)]
+pub enum Exchange {
+    /// Within the subtask; becomes [`Rebalance`](Self::Rebalance) where the parallelism differs.
+    Forward,
+    /// Batch by batch to all subtasks in turn.
+    Rebalance,
+    /// Every record to every subtask.
+    Broadcast,
+    /// By key group.
+    Key(SplitterFactory),
+}
+
+/// Number of a node in its plan.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub usize);
+
+/// One input of a node. Several inputs with the same `port` are a union.
+#[derive(Clone)]
+pub struct NodeInput {
+    /// The node whose output is read.
+    pub from: NodeId,
+    /// The side output that is read, or the main output.
+    pub side: Option<u32>,
+    /// The logical input that the operator is told.
+    pub port: usize,
+    /// How records get here.
+    pub exchange: Exchange,
+}
+
+/// A source or an operator, as the user wrote it.
+#[derive(Clone)]
+pub struct Node {
+    /// For people.
+    pub name: String,
+    /// Names the operator's state.
+    pub uid: Option<String>,
+    /// Its own parallelism, or the job's.
+    pub parallelism: Option<u32>,
+    /// Number of key groups, or Flink's default for the parallelism.
+    pub max_parallelism: Option<u32>,
+    /// Whether it keeps state, so that a missing `uid` is worth a warning.
+    pub stateful: bool,
+    /// Whether it may run in one task with its neighbour.
+    pub chaining: bool,
+    /// What it runs.
+    pub body: NodeBody,
+    /// Where its records come from; empty for a source.
+    pub inputs: Vec<NodeInput>,
+}
+
+/// The job as a graph of nodes, in an order in which inputs come first.
+#[derive(Clone, Default)]
+pub struct Plan {
+    /// The nodes.
+    pub nodes: Vec<Node>,
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.nodes.iter().map(|node| &node.name)).finish()
+    }
+}
+
+/// How an edge delivers.
+#[derive(Clone)]
+pub(crate) enum Delivery {
+    Local,
+    Rebalance,
+    Broadcast,
+    Key(SplitterFactory, KeyGroups),
+}
+
+/// An edge that leaves a task.
+#[derive(Clone)]
+pub(crate) struct TaskOutput {
+    pub edge: u32,
+    /// Index in the chain of the operator that feeds it.
+    pub owner: usize,
+    pub side: Option<u32>,
+    pub delivery: Delivery,
+    pub to_parallelism: u32,
+}
+
+/// An edge that enters a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskInput {
+    pub edge: u32,
+    pub from_task: usize,
+    pub from_output: usize,
+    pub port: usize,
+}
+
+/// One operator of a chain.
+#[derive(Clone)]
+pub(crate) struct ChainedOperator {
+    pub id: OperatorId,
+    pub name: Arc<str>,
+    pub uid: Option<String>,
+    pub key_groups: KeyGroups,
+    pub body: NodeBody,
+    /// Edges that its output can reach, its own chain's later operators included.
+    pub reach: Arc<[u32]>,
+}
+
+/// A chain of operators that run in one subtask together.
+#[derive(Clone)]
+pub(crate) struct Task {
+    pub vertex: VertexId,
+    pub name: Arc<str>,
+    pub parallelism: u32,
+    pub chain: Vec<ChainedOperator>,
+    pub inputs: Vec<TaskInput>,
+    pub outputs: Vec<TaskOutput>,
+}
+
+impl Task {
+    pub fn is_source(&self) -> bool {
+        self.inputs.is_empty()
+    }
+}
+
+/// A plan that can be run.
+#[derive(Clone)]
+pub(crate) struct Physical {
+    pub tasks: Vec<Task>,
+    pub edges: usize,
+    /// Workers needed: the largest parallelism.
+    pub workers: u32,
+    /// Stateful operators without a `uid`.
+    pub without_uid: Vec<String>,
+}
+
+fn plan_error(message: String) -> Error {
+    Error::new(ErrorKind::Plan, message)
+}
+
+impl Plan {
+    /// Adds a node and returns its number.
+    pub fn add(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        NodeId(self.nodes.len() - 1)
+    }
+
+    fn parallelism(&self, node: &Node, default: u32) -> Result<(u32, KeyGroups)> {
+        let parallelism = node.parallelism.unwrap_or(default);
+        let max = node.max_parallelism.unwrap_or_else(|| KeyGroups::default_max_parallelism(parallelism));
+        if parallelism == 0 {
+            return Err(plan_error(format!(
+                "operator `{}` has parallelism 0; set_parallelism takes 1 or more",
+                node.name
+            )));
+        }
+        if max == 0 || max > UPPER_MAX_PARALLELISM {
+            return Err(plan_error(format!(
+                "operator `{}` has max parallelism {max}; set_max_parallelism takes 1 to {UPPER_MAX_PARALLELISM}",
+                node.name
+            )));
+        }
+        if parallelism > max {
+            return Err(plan_error(format!(
+                "operator `{}` has parallelism {parallelism} and max parallelism {max}: a subtask without a key group \
+                 could never get a record; lower set_parallelism or raise set_max_parallelism",
+                node.name
+            )));
+        }
+        Ok((parallelism, KeyGroups::new(max)))
+    }
+
+    /// Ids: by uid, or by position, name and the ids of the inputs.
+    fn operator_ids(&self) -> Result<Vec<OperatorId>> {
+        let mut ids: Vec<OperatorId> = Vec::new();
+        let mut seen: HashMap<OperatorId, &Node> = HashMap::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let id = match &node.uid {
+                Some(uid) => OperatorId::from_uid(uid),
+                None => {
+                    let mut description = format!("{at}/{}", node.name).into_bytes();
+                    node.inputs.iter().for_each(|input| description.extend_from_slice(&ids[input.from.0].0));
+                    OperatorId(murmur3_128(&description))
+                }
+            };
+            if let Some(other) = seen.insert(id, node) {
+                return Err(plan_error(format!(
+                    "operators `{}` and `{}` have the same uid `{}`; a uid names the state of one operator",
+                    other.name,
+                    node.name,
+                    node.uid.as_deref().unwrap_or("none")
+                )));
+            }
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+
+    /// Whether `node` runs in the same task as its only input.
+    fn chains(
+        &self,
+        node: &Node,
+        parallelism: &[(u32, KeyGroups)],
+        at: usize,
+        consumers: &[usize],
+        chaining: bool,
+    ) -> bool {
+        let [NodeInput { from, side: None, exchange: Exchange::Forward, .. }] = node.inputs.as_slice() else {
+            return false;
+        };
+        chaining
+            && node.chaining
+            && self.nodes[from.0].chaining
+            && consumers[from.0] == 1
+            && parallelism[from.0].0 == parallelism[at].0
+    }
+
+    /// Makes the plan ready to run.
+    ///
+    /// # Errors
+    /// An empty plan, a parallelism out of range, a uid used twice.
+    pub(crate) fn compile(&self, default_parallelism: u32, chaining: bool) -> Result<Physical> {
+        if self.nodes.is_empty() {
+            return Err(plan_error("the job has no sources; add one with `from_source`".into()));
+        }
+        let ids = self.operator_ids()?;
+        let parallelism = self
+            .nodes
+            .iter()
+            .map(|node| self.parallelism(node, default_parallelism))
+            .collect::<Result<Vec<_>>>()?;
+        let mut consumers = vec![0usize; self.nodes.len()];
+        for input in self.nodes.iter().flat_map(|node| &node.inputs) {
+            if input.side.is_none() {
+                consumers[input.from.0] += 1;
+            }
+        }
+        let mut tasks: Vec<Task> = Vec::new();
+        let mut place: Vec<(usize, usize)> = Vec::new(); // node -> (task, index in the chain)
+        let mut edges = 0u32;
+        for (at, node) in self.nodes.iter().enumerate() {
+            let operator = ChainedOperator {
+                id: ids[at],
+                name: node.name.as_str().into(),
+                uid: node.uid.clone(),
+                key_groups: parallelism[at].1,
+                body: node.body.clone(),
+                reach: Arc::from([]),
+            };
+            if self.chains(node, &parallelism, at, &consumers, chaining) {
+                let task = place[node.inputs[0].from.0].0;
+                place.push((task, tasks[task].chain.len()));
+                tasks[task].name = format!("{} -> {}", tasks[task].name, node.name).into();
+                tasks[task].chain.push(operator);
+                continue;
+            }
+            let mut inputs = Vec::new();
+            for input in &node.inputs {
+                let (from_task, owner) = place[input.from.0];
+                let edge = edges;
+                edges += 1;
+                let delivery = match &input.exchange {
+                    Exchange::Forward if tasks[from_task].parallelism == parallelism[at].0 => Delivery::Local,
+                    Exchange::Forward | Exchange::Rebalance => Delivery::Rebalance,
+                    Exchange::Broadcast => Delivery::Broadcast,
+                    Exchange::Key(factory) => Delivery::Key(factory.clone(), parallelism[at].1),
+                };
+                let from_output = tasks[from_task].outputs.len();
+                let to_parallelism = parallelism[at].0;
+                tasks[from_task].outputs.push(TaskOutput {
+                    edge,
+                    owner,
+                    side: input.side,
+                    delivery,
+                    to_parallelism,
+                });
+                inputs.push(TaskInput { edge, from_task, from_output, port: input.port });
+            }
+            place.push((tasks.len(), 0));
+            let vertex = VertexId(tasks.len() as u32);
+            let (name, parallelism) = (node.name.as_str().into(), parallelism[at].0);
+            tasks.push(Task {
+                vertex,
+                name,
+                parallelism,
+                chain: vec![operator],
+                inputs,
+                outputs: Vec::new(),
+            });
+        }
+        find_reach(&mut tasks);
+        let without_uid = self
+            .nodes
+            .iter()
+            .filter(|node| node.stateful && node.uid.is_none())
+            .map(|node| node.name.clone())
+            .collect();
+        let workers = tasks.iter().map(|task| task.parallelism).max().unwrap_or(1);
+        Ok(Physical { tasks, edges: edges as usize, workers, without_uid })
+    }
+}
+
+/// For each operator the edges downstream of it, from the last task to the first.
+fn find_reach(tasks: &mut [Task]) {
+    let consumer: HashMap<u32, usize> = tasks
+        .iter()
+        .enumerate()
+        .flat_map(|(at, task)| task.inputs.iter().map(move |input| (input.edge, at)))
+        .collect();
+    for at in (0..tasks.len()).rev() {
+        for index in (0..tasks[at].chain.len()).rev() {
+            let mut reach = BTreeSet::new();
+            for output in tasks[at].outputs.iter().filter(|output| output.owner >= index) {
+                reach.insert(output.edge);
+                if let Some(task) = consumer.get(&output.edge) {
+                    reach.extend(tasks[*task].chain[0].reach.iter().copied());
+                }
+            }
+            tasks[at].chain[index].reach = reach.into_iter().collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::AnyBatch;
+    use crate::operator::Output;
+
+    struct Nothing;
+    impl Operator for Nothing {
+        fn process(&mut self, _: usize, batch: AnyBatch, out: &mut Output) -> Result<()> {
+            out.batch(batch);
+            Ok(())
+        }
+    }
+
+    fn node(name: &str, inputs: &[(usize, Exchange)]) -> Node {
+        let inputs = inputs.iter().enumerate();
+        let inputs = inputs.map(|(port, (from, exchange))| NodeInput {
+            from: NodeId(*from),
+            side: None,
+            port,
+            exchange: exchange.clone(),
+        });
+        Node {
+            name: name.into(),
+            uid: None,
+            parallelism: None,
+            max_parallelism: None,
+            stateful: false,
+            chaining: true,
+            body: NodeBody::Operator(Arc::new(|| Ok(Box::new(Nothing)))),
+            inputs: inputs.collect(),
+        }
+    }
+
+    fn plan(nodes: Vec<Node>) -> Plan {
+        Plan { nodes }
+    }
+
+    #[test]
+    fn forward_operators_share_a_task_and_an_exchange_starts_a_new_one() {
+        let physical = plan(vec![
+            node("source", &[]),
+            node("map", &[(0, Exchange::Forward)]),
+            node("count", &[(1, Exchange::Rebalance)]),
+            node("sink", &[(2, Exchange::Forward)]),
+        ])
+        .compile(2, true)
+        .unwrap();
+        let names: Vec<_> = physical.tasks.iter().map(|task| &*task.name).collect();
+        assert_eq!(names, ["source -> map", "count -> sink"]);
+        assert_eq!(physical.edges, 1);
+    }
+
+    #[test]
+    fn an_operator_reaches_only_edges_below_itself() {
+        // a window and a second source into a join: neither may wait for the other's edge
+        let physical = plan(vec![
+            node("left", &[]),
+            node("window", &[(0, Exchange::Rebalance)]),
+            node("right", &[]),
+            node("join", &[(1, Exchange::Rebalance), (2, Exchange::Rebalance)]),
+            node("sink", &[(3, Exchange::Rebalance)]),
+        ])
+        .compile(2, true)
+        .unwrap();
+        let reach = |task: usize| physical.tasks[task].chain[0].reach.to_vec();
+        assert_eq!(reach(0), [0, 1, 3], "left: its own edge, the window's to the join, the join's");
+        assert_eq!(reach(1), [1, 3], "the window does not wait for its own input");
+        assert_eq!(reach(2), [2, 3], "right does not wait for the window's edge");
+        assert!(reach(4).is_empty());
+    }
+
+    #[test]
+    fn a_stream_with_two_consumers_ends_its_task() {
+        let physical = plan(vec![
+            node("source", &[]),
+            node("a", &[(0, Exchange::Forward)]),
+            node("b", &[(0, Exchange::Forward)]),
+        ])
+        .compile(1, true)
+        .unwrap();
+        assert_eq!(physical.tasks.len(), 3);
+    }
+
+    #[test]
+    fn operator_ids_are_a_function_of_the_program() {
+        let build = || {
+            plan(vec![node("source", &[]), node("map", &[(0, Exchange::Forward)])]).operator_ids().unwrap()
+        };
+        assert_eq!(build(), build());
+    }
+
+    #[test]
+    fn a_uid_used_twice_is_refused_with_both_names() {
+        let mut nodes = vec![node("source", &[]), node("map", &[(0, Exchange::Forward)])];
+        nodes.iter_mut().for_each(|node| node.uid = Some("same".into()));
+        let error = plan(nodes).compile(1, true).err().unwrap().to_string();
+        assert!(error.contains("`source` and `map`") && error.contains("`same`"), "{error}");
+    }
+
+    #[test]
+    fn a_parallelism_above_the_key_groups_is_refused() {
+        let mut nodes = vec![node("source", &[])];
+        nodes[0].max_parallelism = Some(4);
+        let error = plan(nodes).compile(5, true).err().unwrap().to_string();
+        assert!(error.contains("parallelism 5") && error.contains("max parallelism 4"), "{error}");
+    }
+}

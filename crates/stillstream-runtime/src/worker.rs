@@ -1,0 +1,360 @@
+//! One worker thread during one attempt: builds the dataflow, steps it, hands control messages to its tasks.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use stillstream_types::{Error, ErrorKind, OperatorId, Result, Timestamp};
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::channels::pact::Exchange as ExchangePact;
+use timely::dataflow::operators::Operator as _;
+use timely::dataflow::operators::generic::operator::source;
+use timely::scheduling::Activator;
+use timely::worker::Worker;
+
+use crate::catch::{catch, panic_text};
+use crate::chain::Chain;
+use crate::clock::Clock;
+use crate::control::{AttemptSpec, Control, Report};
+use crate::flow::{Board, GeneratorState, WatermarkHub};
+use crate::metrics::{Counters, WorkerMetrics};
+use crate::operator::OpenContext;
+use crate::plan::{NodeBody, Physical, Task};
+use crate::shared::{Alignment, Notice, ReportSink, WorkerShared};
+use crate::snapshot_pool::{SnapshotPool, SnapshotStores};
+use crate::stream_time::StreamTime;
+use crate::task::{OperatorInfo, add_task};
+
+/// Settings that every worker of a job has.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerSettings {
+    pub alignment: Alignment,
+    pub checkpointing: bool,
+    pub asynchronous_snapshots: bool,
+    pub records_in_flight: u64,
+    pub budget: usize,
+}
+
+/// Wakes a worker that is parked, and takes its control messages.
+pub(crate) struct Inbox {
+    sender: mpsc::Sender<Control>,
+    thread: Mutex<Option<std::thread::Thread>>,
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inbox")
+    }
+}
+
+impl Inbox {
+    /// Sender and receiver of one worker.
+    pub fn new() -> (Arc<Self>, mpsc::Receiver<Control>) {
+        let (sender, receiver) = mpsc::channel();
+        (Arc::new(Self { sender, thread: Mutex::new(None) }), receiver)
+    }
+
+    pub fn send(&self, control: Control) {
+        // a worker that is gone needs no message
+        let _ = self.sender.send(control);
+        if let Some(thread) = self.thread.lock().as_ref() {
+            thread.unpark();
+        }
+    }
+
+    /// Says which thread to wake.
+    pub fn bind_current_thread(&self) {
+        *self.thread.lock() = Some(std::thread::current());
+    }
+}
+
+/// What a worker needs to run an attempt.
+pub(crate) struct WorkerContext {
+    pub physical: Arc<Physical>,
+    pub settings: WorkerSettings,
+    pub stores: Arc<dyn SnapshotStores>,
+    pub pool: Arc<SnapshotPool>,
+    pub reports: Arc<dyn ReportSink>,
+    pub clock: Arc<dyn Clock>,
+    pub metrics: Arc<WorkerMetrics>,
+    pub counters: Arc<Counters>,
+}
+
+fn open_chain(
+    context: &WorkerContext,
+    shared: &Rc<WorkerShared>,
+    spec: &AttemptSpec,
+    task: &Task,
+    info: &OperatorInfo,
+) -> Result<Chain> {
+    let mut chain = Chain::new();
+    for (at, operator) in task.chain.iter().enumerate() {
+        let restored = |id: &OperatorId| {
+            let state = spec.restored.as_ref()?.operators.get(id)?;
+            state.get(&info.subtask.index).cloned()
+        };
+        let mut open = OpenContext {
+            name: operator.name.clone(),
+            operator: operator.id,
+            subtask: info.subtask.index,
+            parallelism: task.parallelism,
+            key_groups: operator.key_groups,
+            restored: restored(&operator.id),
+            restored_checkpoint: spec.restored.as_ref().map(|restored| restored.checkpoint),
+            store: context.stores.reader(),
+            asynchronous_snapshots: context.settings.asynchronous_snapshots,
+            checkpointing: context.settings.checkpointing,
+            generation: spec.generation.0,
+            clock: context.clock.clone(),
+            waker: info.waker.clone(),
+            watermarks: shared.watermarks.clone(),
+            counters: context.counters.clone(),
+        };
+        let last = at + 1 == task.chain.len();
+        let (id, name, reach) = (operator.id, operator.name.clone(), operator.reach.clone());
+        let named = |error: Error| {
+            error.context(format!("opening operator `{}` (subtask {})", operator.name, info.subtask.index))
+        };
+        match &operator.body {
+            NodeBody::Source(factory) => {
+                let source = catch("its code", || {
+                    let mut source = factory()?;
+                    source.open(&mut open)?;
+                    Ok(source)
+                });
+                chain.add_source(id, name, reach, source.map_err(named)?, &task.outputs, last);
+            }
+            NodeBody::Operator(factory) => {
+                let instance = catch("its code", || {
+                    let mut instance = factory()?;
+                    instance.open(&mut open)?;
+                    Ok(instance)
+                });
+                chain.add_operator(id, name, reach, instance.map_err(named)?, &task.outputs, last);
+            }
+        }
+    }
+    Ok(chain)
+}
+
+/// A message of the second dataflow.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+enum Note {
+    /// `records` of `edge` have been processed by worker `from`.
+    Credit { to: u64, from: u64, edge: u32, records: i64 },
+    /// Generator `generator` on worker `from` is at `watermark`.
+    Watermark { to: u64, from: u64, generator: u32, watermark: i64, idle: bool },
+}
+
+impl Note {
+    fn to(&self) -> u64 {
+        match self {
+            Self::Credit { to, .. } | Self::Watermark { to, .. } => *to,
+        }
+    }
+}
+
+/// The second dataflow: credits back to the senders, watermarks to all. It never blocks and nothing waits for it.
+fn add_notes(
+    worker: &mut Worker,
+    shared: &Rc<WorkerShared>,
+    end: &Rc<Cell<bool>>,
+) -> Rc<RefCell<Option<Activator>>> {
+    let activator: Rc<RefCell<Option<Activator>>> = Rc::default();
+    let (sender, receiver, end, slot) = (shared.clone(), shared.clone(), end.clone(), activator.clone());
+    worker.dataflow_named::<(), _, _>("credits", |scope| {
+        let notes = source::<_, CapacityContainerBuilder<Vec<Note>>, _, _>(
+            scope,
+            "credits",
+            move |capability, info| {
+                *slot.borrow_mut() = Some(scope.activator_for(info.address));
+                let mut capability = Some(capability);
+                move |output| {
+                    if end.get() {
+                        capability = None;
+                    }
+                    let Some(capability) = &capability else { return };
+                    let mut session = output.session(capability);
+                    let from = sender.index as u64;
+                    sender.board.borrow_mut().take_owed(|to, edge, records| {
+                        session.give(Note::Credit { to, from, edge, records })
+                    });
+                    for (generator, GeneratorState { watermark, idle }) in sender.watermarks.take_news() {
+                        for to in (0..sender.peers as u64).filter(|to| *to != from) {
+                            session.give(Note::Watermark {
+                                to,
+                                from,
+                                generator,
+                                watermark: watermark.as_millis(),
+                                idle,
+                            });
+                        }
+                    }
+                }
+            },
+        );
+        notes.sink(ExchangePact::new(Note::to), "credited", move |(input, _)| {
+            input.for_each(|_, notes: &mut Vec<Note>| {
+                for note in notes.drain(..) {
+                    match note {
+                        Note::Credit { from, edge, records, .. } => {
+                            receiver.board.borrow_mut().credited(edge, from as usize, records);
+                        }
+                        Note::Watermark { from, generator, watermark, idle, .. } => {
+                            let state = GeneratorState { watermark: Timestamp::from_millis(watermark), idle };
+                            receiver.watermarks.heard(generator, from as usize, state);
+                        }
+                    }
+                }
+            });
+        });
+    });
+    activator
+}
+
+/// Runs one attempt on this worker, to the end of the input or until it is told to stop.
+///
+/// The dataflows are dropped when it returns, so that the next attempt can build them again on the same worker.
+pub(crate) fn run_attempt(
+    worker: &mut Worker,
+    context: &WorkerContext,
+    spec: &AttemptSpec,
+    control: &mpsc::Receiver<Control>,
+) {
+    let (index, peers) = (worker.index(), worker.peers());
+    let settings = &context.settings;
+    let board = Board::new(index, peers, context.physical.edges, settings.records_in_flight);
+    let shared = Rc::new(WorkerShared {
+        index,
+        peers,
+        generation: spec.generation,
+        alignment: settings.alignment,
+        budget: settings.budget,
+        board: RefCell::new(board),
+        watermarks: WatermarkHub::new(index, peers),
+        slots: RefCell::default(),
+        failed: Cell::new(false),
+        triggered: RefCell::default(),
+        reports: context.reports.clone(),
+        pool: context.pool.clone(),
+        clock: context.clock.clone(),
+        metrics: context.metrics.clone(),
+    });
+    let job = worker.next_dataflow_index();
+    let mut running = Vec::new();
+    worker.dataflow_named::<StreamTime, _, _>("job", |scope| {
+        let mut streams = Vec::new();
+        for task in &context.physical.tasks {
+            let outputs_of = |task: usize| context.physical.tasks[task].outputs.clone();
+            let open = |info: &OperatorInfo| match open_chain(context, &shared, spec, task, info) {
+                Ok(chain) => {
+                    running.push(info.subtask);
+                    Some(chain)
+                }
+                Err(error) => {
+                    shared.fail(Some(info.subtask), error);
+                    None
+                }
+            };
+            let produced = add_task(scope, &shared, task, &streams, &outputs_of, open);
+            streams.push(produced);
+        }
+    });
+    running.into_iter().for_each(|subtask| shared.report(Report::Running(subtask)));
+    let end = Rc::new(Cell::new(false));
+    let notes = worker.next_dataflow_index();
+    let activator = add_notes(worker, &shared, &end);
+    let drained = step(worker, &shared, control, job, &end, &activator);
+    let dropped = catch("dropping the dataflow", || {
+        for dataflow in [job, notes] {
+            if worker.installed_dataflows().contains(&dataflow) {
+                worker.drop_dataflow(dataflow);
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = dropped {
+        tracing::warn!(worker = index, "{error}");
+    }
+    let in_flight = shared.board.borrow().max_in_flight.max(0) as u64;
+    context.metrics.max_in_flight.fetch_max(in_flight, std::sync::atomic::Ordering::Relaxed);
+    shared.report(Report::Stopped { worker: index, drained });
+}
+
+/// Steps until the job's dataflow has drained (`true`) or the attempt is stopped (`false`).
+fn step(
+    worker: &mut Worker,
+    shared: &Rc<WorkerShared>,
+    control: &mpsc::Receiver<Control>,
+    job: usize,
+    end: &Rc<Cell<bool>>,
+    notes: &Rc<RefCell<Option<Activator>>>,
+) -> bool {
+    let mut job_done = false;
+    loop {
+        loop {
+            match control.try_recv() {
+                Ok(Control::Stop) | Err(mpsc::TryRecvError::Disconnected) => return false,
+                Ok(message) => deliver(shared, message),
+                Err(mpsc::TryRecvError::Empty) => break,
+            }
+        }
+        if shared.failed.get() {
+            // the JobManager has been told; wait for its word, and do nothing more in between
+            match control.recv() {
+                Ok(Control::Stop) | Err(_) => return false,
+                Ok(_) => continue,
+            }
+        }
+        if !job_done && !worker.installed_dataflows().contains(&job) {
+            job_done = true;
+            end.set(true);
+        }
+        let owes = shared.board.borrow().owed() > 0 || shared.watermarks.has_news();
+        let idle = || worker.activations().borrow().empty_for() != Some(Duration::ZERO);
+        if job_done || (owes && (shared.board.borrow().owes_much() || idle())) {
+            notes.borrow().iter().for_each(Activator::activate);
+        }
+        if !worker.has_dataflows() {
+            return true;
+        }
+        let stepped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            worker.step_or_park(Some(Duration::from_millis(100)))
+        }));
+        if let Err(payload) = stepped {
+            // users' code is caught closer to it; what arrives here is a lost peer or a fault of the engine
+            let text = panic_text(&*payload);
+            shared
+                .fail(None, Error::new(ErrorKind::Peer, format!("worker {} stopped: {text}", shared.index)));
+        }
+    }
+}
+
+/// Hands a control message to the tasks that it is for.
+fn deliver(shared: &WorkerShared, message: Control) {
+    let notice = match message {
+        Control::Trigger { id, at_ms } => {
+            let mut triggered = shared.triggered.borrow_mut();
+            triggered.push_back((id, at_ms));
+            if triggered.len() > 16 {
+                triggered.pop_front();
+            }
+            Notice::Trigger { id, at_ms }
+        }
+        Control::Complete { id } => Notice::Complete { id },
+        Control::Aborted { id } => Notice::Aborted { id },
+        Control::Finish => Notice::Finish,
+        Control::Stop => return,
+    };
+    for slot in shared.slots.borrow_mut().iter_mut().filter(|slot| slot.active) {
+        if notice == Notice::Finish && !slot.is_source {
+            continue;
+        }
+        slot.notices.push_back(notice);
+        slot.activator.activate();
+    }
+}
