@@ -67,8 +67,8 @@ impl Inbox {
     }
 
     /// Says which thread to wake.
-    pub fn bind_current_thread(&self) {
-        *self.thread.lock() = Some(std::thread::current());
+    pub fn bind(&self, thread: std::thread::Thread) {
+        *self.thread.lock() = Some(thread);
     }
 }
 
