@@ -1,10 +1,16 @@
 //! The checkpoint protocol of Stillstream as an engine without IO.
+pub mod cleaner;
 pub mod command;
+pub mod completed;
 pub mod config;
 pub mod event;
 pub mod failure;
+pub mod job;
 pub mod pending;
 pub mod plan;
+pub mod request_queue;
+pub mod restart;
+pub mod restore;
 pub mod statistics;
 
 pub use command::{CheckpointReport, Command, DiscardId, DiscardTarget};
