@@ -167,6 +167,11 @@ impl Cleaner {
             .min()
     }
 
+    /// Whether a deletion of this path is under way.
+    pub fn is_deleting(&self, path: &str) -> bool {
+        self.running.values().any(|running| running.holds_back && running.path == path)
+    }
+
     /// How many deletions are under way.
     pub fn running(&self) -> usize {
         self.running.len()

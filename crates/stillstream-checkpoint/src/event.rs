@@ -57,13 +57,9 @@ pub enum RegisterOutcome {
 /// What happened. A shell hands each to [`CheckpointCoordinator::handle`](crate::CheckpointCoordinator::handle).
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
-    /// An attempt is wanted. Answered by [`Command::BeginAttempt`](crate::Command::BeginAttempt) once the register belongs
-    /// to `generation`, which must be higher than every earlier one
-    /// ([`next_generation`](crate::CheckpointCoordinator::next_generation)).
-    AttemptRequested {
-        /// The new attempt.
-        generation: Generation,
-    },
+    /// An attempt is wanted. Answered by [`Command::BeginAttempt`](crate::Command::BeginAttempt) with its generation, once
+    /// the register belongs to that.
+    AttemptRequested,
     /// All tasks of the attempt run.
     AttemptStarted {
         /// Which attempt.
