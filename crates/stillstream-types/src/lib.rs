@@ -9,8 +9,10 @@
 //! | [`time`] | [`Timestamp`] and durations as Flink writes them |
 //! | [`handle`] | what a task hands to the coordinator: where its state lies |
 //! | [`streams`] | the narrow door through which a snapshot is written and read |
+//! | [`crash`] | places where a test may make the process die |
 //! | [`error`] | [`Error`], the one error type of users' code |
 
+pub mod crash;
 pub mod error;
 pub mod handle;
 pub mod ids;
