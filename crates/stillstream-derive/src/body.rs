@@ -150,9 +150,9 @@ fn hash_part(p: &TokenStream, part: &Part, place: TokenStream) -> TokenStream {
 }
 
 fn decoded(p: &TokenStream, path: &TokenStream, parts: &[Part]) -> TokenStream {
-    let fields = parts.iter().map(|Part { member, ty, .. }| {
-        quote_spanned!(ty.span()=> #member: <#ty as #p::Data>::decode(input)?)
-    });
+    let fields = parts.iter().map(
+        |Part { member, ty, .. }| quote_spanned!(ty.span()=> #member: <#ty as #p::Data>::decode(input)?),
+    );
     quote!(#path { #(#fields),* })
 }
 

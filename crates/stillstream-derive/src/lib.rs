@@ -19,5 +19,8 @@ use proc_macro::TokenStream;
 #[proc_macro_derive(Data, attributes(data))]
 pub fn derive_data(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
-    shape::Shape::read(&input).map(|shape| body::implementation(&shape)).unwrap_or_else(|e| e.to_compile_error()).into()
+    shape::Shape::read(&input)
+        .map(|shape| body::implementation(&shape))
+        .unwrap_or_else(|e| e.to_compile_error())
+        .into()
 }

@@ -46,7 +46,10 @@ impl Shape {
         let kind = match &input.data {
             Data::Struct(data) => Kind::Struct(parts(&data.fields)),
             Data::Enum(data) if data.variants.is_empty() => {
-                return Err(Error::new_spanned(&input.ident, "an enum without variants has no values to store"));
+                return Err(Error::new_spanned(
+                    &input.ident,
+                    "an enum without variants has no values to store",
+                ));
             }
             Data::Enum(data) => Kind::Enum(
                 data.variants

@@ -101,7 +101,9 @@ pub enum StateError {
         why: String,
     },
     /// The snapshot was written by a newer release.
-    #[error("the snapshot `{path}` has format version {found}, this release reads up to {supported}: upgrade")]
+    #[error(
+        "the snapshot `{path}` has format version {found}, this release reads up to {supported}: upgrade"
+    )]
     FormatVersion {
         /// Where the snapshot lies.
         path: String,
@@ -122,6 +124,18 @@ pub enum StateError {
         /// The size of its snapshot in bytes.
         size: u64,
         /// `max_state_size` in bytes.
+        limit: u64,
+    },
+    /// One entry is larger than the form of a snapshot can say.
+    #[error(
+        "one entry of state `{name}` has {size} bytes, more than the {limit} that one entry may have: split it up"
+    )]
+    EntryTooLarge {
+        /// The state's name.
+        name: String,
+        /// The size of the entry in bytes.
+        size: u64,
+        /// The most that is possible, in bytes.
         limit: u64,
     },
     /// One value could not be read back.
@@ -154,7 +168,10 @@ impl StateError {
                 ErrorKind::Plan
             }
             Self::NameTaken { .. } => ErrorKind::Plan,
-            Self::KeyType { .. } | Self::InUse { .. } | Self::TooLarge { .. } => ErrorKind::State,
+            Self::KeyType { .. }
+            | Self::InUse { .. }
+            | Self::TooLarge { .. }
+            | Self::EntryTooLarge { .. } => ErrorKind::State,
             Self::Io { .. } => ErrorKind::Storage,
         }
     }

@@ -62,10 +62,9 @@ impl Schema {
                 AsIs => value.compatible_with(old_value),
                 _ => Incompatible(format!("the keys of a map can't change from {old_key} to {key}")),
             },
-            (Self::Tuple(new), Self::Tuple(old)) if new.len() == old.len() => new
-                .iter()
-                .zip(old)
-                .fold(AsIs, |so_far, (new, old)| so_far.and(|| new.compatible_with(old))),
+            (Self::Tuple(new), Self::Tuple(old)) if new.len() == old.len() => {
+                new.iter().zip(old).fold(AsIs, |so_far, (new, old)| so_far.and(|| new.compatible_with(old)))
+            }
             _ => Incompatible(format!("a {stored} can't become a {self}")),
         }
     }
@@ -107,8 +106,7 @@ fn compare_variants(owner: &str, new: &[Variant], old: &[Variant]) -> Compatibil
         so_far.and(|| match new.iter().position(|(new_name, _)| new_name == name) {
             None => Compatibility::Incompatible(format!("variant `{name}` of `{owner}` was dropped")),
             Some(new_at) => {
-                let place =
-                    if new_at == at { Compatibility::AsIs } else { Compatibility::AfterMigration };
+                let place = if new_at == at { Compatibility::AsIs } else { Compatibility::AfterMigration };
                 place.and(|| compare_fields(&format!("{owner}::{name}"), &new[new_at].1, old_fields))
             }
         })

@@ -107,7 +107,9 @@ impl Data for bool {
         match byte {
             0 => Ok(false),
             1 => Ok(true),
-            other => Err(DecodeError::Invalid { what: "bool", why: format!("0 or 1 expected, {other} found") }),
+            other => {
+                Err(DecodeError::Invalid { what: "bool", why: format!("0 or 1 expected, {other} found") })
+            }
         }
     }
     fn schema() -> Schema {

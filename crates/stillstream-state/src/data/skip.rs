@@ -10,7 +10,9 @@ impl Schema {
             Self::Struct { fields, .. } => skip_fields(fields, input),
             Self::Enum { variants, .. } => {
                 let at = u32::decode(input)?;
-                let (_, fields) = variants.get(at as usize).ok_or_else(|| crate::derive_support::no_variant("enum", at, variants.len()))?;
+                let (_, fields) = variants
+                    .get(at as usize)
+                    .ok_or_else(|| crate::derive_support::no_variant("enum", at, variants.len()))?;
                 skip_fields(fields, input)
             }
             Self::Option(inner) => match bool::decode(input)? {

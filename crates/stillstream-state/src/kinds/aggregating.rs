@@ -3,7 +3,10 @@
 use std::fmt;
 use std::rc::Rc;
 
-use super::{CurrentKey, Keyed, ValueStore, value::{read_once, update_once}};
+use super::{
+    CurrentKey, Keyed, ValueStore,
+    value::{read_once, update_once},
+};
 use crate::{Data, StateError};
 
 /// How inputs become an accumulator, and an accumulator a result (Flink's `AggregateFunction`).

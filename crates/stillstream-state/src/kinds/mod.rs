@@ -17,7 +17,7 @@ pub use map_entries::MapEntries;
 pub use reducing::ReducingState;
 pub use value::ValueState;
 
-pub(crate) use aggregating::{AggregatingStore, Fold};
+pub(crate) use aggregating::Fold;
 pub(crate) use list::ListStore;
 pub(crate) use map::MapStore;
 pub(crate) use value::ValueStore;
