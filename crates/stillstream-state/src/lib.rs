@@ -6,7 +6,7 @@
 //! | [`kinds`] | [`ValueState`] and the other handles that users hold |
 //! | [`backend`] | [`KeyedStateBackend`]: where the keyed state of a subtask lives |
 //! | [`heap`] | the backend in memory: typed fast paths and [`Timers`] |
-//! | [`table`] | the copy-on-write table of the heap backend |
+//! | [`table`] | the hash table with page-wise copy-on-write under the heap backend |
 //! | [`snapshot`] | writing, reading and inspecting keyed snapshots |
 
 extern crate self as stillstream_state;
