@@ -87,8 +87,13 @@ impl JobStorage {
 
     /// Deletes the files of handles that no checkpoint names: those of a declined, late or aborted snapshot.
     pub fn discard_streams<'a>(&self, handles: impl IntoIterator<Item = &'a StreamHandle>) -> DiscardReport {
+        self.discard_files(handles.into_iter().filter_map(StreamHandle::path))
+    }
+
+    /// Deletes files that no checkpoint names, by their paths relative to the job's directory.
+    pub fn discard_files<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> DiscardReport {
         let mut report = DiscardReport::default();
-        for path in handles.into_iter().filter_map(StreamHandle::path) {
+        for path in paths {
             match crate::store::check_key(path) {
                 Ok(()) => self.delete(&self.key(path), &mut report),
                 Err(error) => report.failed.push(error),
@@ -112,6 +117,25 @@ impl JobStorage {
             }
             return;
         }
+    }
+
+    /// Names of the checkpoint directories of the job, as in `chk-17`, without those that a person decides about
+    /// ([`KEEP_FILE`]).
+    ///
+    /// # Errors
+    /// If the directory cannot be listed.
+    pub fn list_directories(&self) -> Result<Vec<String>, StorageError> {
+        let entries = self.store().list(&self.streams.anchor)?;
+        let parts: Vec<(&str, &str)> =
+            entries.iter().filter_map(|entry| self.path_of(&entry.key)?.split_once('/')).collect();
+        let kept: HashSet<&str> =
+            parts.iter().filter(|(_, file)| *file == KEEP_FILE).map(|(dir, _)| *dir).collect();
+        let found: std::collections::BTreeSet<&str> = parts
+            .iter()
+            .map(|(dir, _)| *dir)
+            .filter(|dir| checkpoint_number(dir).is_some() && !kept.contains(dir))
+            .collect();
+        Ok(found.into_iter().map(str::to_owned).collect())
     }
 
     /// Clean-up at a job's start, after [`claim`](Self::claim) and before the first checkpoint: deletes what a crash left.

@@ -161,6 +161,14 @@ impl Lease {
         self.change(self.record.generation, change)
     }
 
+    /// Puts `record` in place of the present one, under the record's own generation, which may be higher than the lease's.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn replace(&mut self, record: &RegisterRecord) -> Result<&RegisterRecord, StorageError> {
+        self.change(record.generation, |present| *present = record.clone())
+    }
+
     fn change(
         &mut self,
         generation: Generation,
@@ -271,6 +279,7 @@ fn new_record(job: JobId, job_name: &str) -> RegisterRecord {
         outcome: JobOutcome::Running,
         last_checkpoint_id: CheckpointId(0),
         completed: Vec::new(),
+        retained: Vec::new(),
     }
 }
 

@@ -135,6 +135,8 @@ pub(crate) struct Register {
     pub(crate) last_checkpoint_id: u64,
     #[prost(message, repeated, tag = "6")]
     pub(crate) completed: Vec<Completed>,
+    #[prost(message, repeated, tag = "10")]
+    pub(crate) retained: Vec<Completed>,
     /// The version of this record, counted from 1.
     #[prost(uint64, tag = "7")]
     pub(crate) version: u64,

@@ -53,7 +53,12 @@ impl fmt::Display for JobResult {
         write!(
             f,
             "{}: {} records in, {} out, {:.2} s, {} restarts, {} checkpoints",
-            self.name, self.records_in, self.records_out, self.duration.as_secs_f64(), self.restarts, self.checkpoints.completed
+            self.name,
+            self.records_in,
+            self.records_out,
+            self.duration.as_secs_f64(),
+            self.restarts,
+            self.checkpoints.completed
         )
     }
 }
@@ -139,7 +144,12 @@ impl JobClient {
     /// If the checkpoint fails or the job ends before it is complete.
     pub fn trigger_checkpoint(&self) -> Result<CheckpointReport> {
         let (reply, answer) = mpsc::channel();
-        let gone = || Error::new(ErrorKind::Checkpoint, format!("job `{}` has ended; no checkpoint was taken", self.name));
+        let gone = || {
+            Error::new(
+                ErrorKind::Checkpoint,
+                format!("job `{}` has ended; no checkpoint was taken", self.name),
+            )
+        };
         self.messages.send(Message::TriggerCheckpoint(reply)).map_err(|_| gone())?;
         match answer.recv() {
             Ok(Ok(report)) => Ok(report),
@@ -175,7 +185,10 @@ impl JobClient {
             self.shared.changed.wait(&mut board);
         }
         board.result.take().unwrap_or_else(|| {
-            Err(Error::new(ErrorKind::Plan, format!("the result of job `{}` was already taken by another `wait`", self.name)))
+            Err(Error::new(
+                ErrorKind::Plan,
+                format!("the result of job `{}` was already taken by another `wait`", self.name),
+            ))
         })
     }
 }

@@ -46,7 +46,7 @@ struct Seat {
 /// Worker threads in this process. They stay from attempt to attempt, so that a restart takes milliseconds.
 pub(crate) struct LocalFleet {
     seats: Vec<Seat>,
-    guards: Option<timely::WorkerGuards<()>>,
+    guards: Option<timely::communication::WorkerGuards<()>>,
     stuck: bool,
 }
 
@@ -76,15 +76,21 @@ impl LocalFleet {
                 run_attempt(worker, &context, &spec, &control);
             }
         });
-        let guards = started.map_err(|error| Error::new(ErrorKind::Plan, format!("worker threads cannot be started: {error}")))?;
+        let guards = started.map_err(|error| {
+            Error::new(ErrorKind::Plan, format!("worker threads cannot be started: {error}"))
+        })?;
         Ok(Self { seats, guards: Some(guards), stuck: false })
     }
 }
 
 impl Fleet for LocalFleet {
     fn start(&mut self, spec: AttemptSpec) -> Result<()> {
-        let threads: Vec<std::thread::Thread> =
-            self.guards.iter().flat_map(|guards| guards.guards()).map(|guard| guard.thread().clone()).collect();
+        let threads: Vec<std::thread::Thread> = self
+            .guards
+            .iter()
+            .flat_map(|guards| guards.guards())
+            .map(|guard| guard.thread().clone())
+            .collect();
         for (at, seat) in self.seats.iter_mut().enumerate() {
             let (inbox, control) = Inbox::new();
             if let Some(thread) = threads.get(at) {
@@ -99,7 +105,10 @@ impl Fleet for LocalFleet {
     }
 
     fn send(&mut self, control: Control) {
-        self.seats.iter().filter_map(|seat| seat.inbox.as_ref()).for_each(|inbox| inbox.send(control.clone()));
+        self.seats
+            .iter()
+            .filter_map(|seat| seat.inbox.as_ref())
+            .for_each(|inbox| inbox.send(control.clone()));
     }
 
     fn workers(&self) -> usize {
@@ -130,7 +139,9 @@ impl Fleet for LocalFleet {
                 // joining a thread that never returns would never return
                 std::mem::forget(guards);
             } else {
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| guards.join().into_iter().for_each(drop)));
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    guards.join().into_iter().for_each(drop)
+                }));
             }
         }
     }

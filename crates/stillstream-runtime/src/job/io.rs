@@ -26,7 +26,11 @@ impl fmt::Debug for IoThreads {
     }
 }
 
-fn lane(name: &str, threads: usize, answers: &mpsc::Sender<Message>) -> Result<(mpsc::Sender<Job>, Vec<std::thread::JoinHandle<()>>)> {
+fn lane(
+    name: &str,
+    threads: usize,
+    answers: &mpsc::Sender<Message>,
+) -> Result<(mpsc::Sender<Job>, Vec<std::thread::JoinHandle<()>>)> {
     let (sender, receiver) = mpsc::channel::<Job>();
     let receiver = Arc::new(Mutex::new(receiver));
     let mut handles = Vec::new();

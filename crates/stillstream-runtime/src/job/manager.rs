@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use stillstream_checkpoint::restore::plan_restore;
 use stillstream_checkpoint::{
-    AckMetrics, CheckpointCoordinator, CheckpointFailure, CheckpointReport, Command, Event, FailureReason, JobState, JobStatus,
-    OperatorInfo, RequestId, RestartDecision, RestartStrategy, RestartStrategyConfig, TaskInfo,
+    AckMetrics, CheckpointCoordinator, CheckpointFailure, CheckpointReport, Command, Event, FailureReason,
+    JobState, JobStatus, OperatorInfo, RequestId, RestartDecision, RestartStrategy, RestartStrategyConfig,
+    TaskInfo,
 };
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobOutcome, Result, SubtaskId, SubtaskIndex,
+    CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobOutcome, Result, SubtaskId,
+    SubtaskIndex,
 };
 
 use super::client::{JobMetrics, JobResult, Shared};
@@ -56,10 +58,18 @@ enum Phase {
     Running,
     /// Everything is committed; the dataflow drains.
     Draining,
-    Stopping { why: Why, deadline: Duration, warned: bool },
-    WaitingToRestart { at: Duration },
+    Stopping {
+        why: Why,
+        deadline: Duration,
+        warned: bool,
+    },
+    WaitingToRestart {
+        at: Duration,
+    },
     /// The outcome is being written into the register.
-    Ending { error: Error },
+    Ending {
+        error: Error,
+    },
     Ended,
 }
 
@@ -122,7 +132,19 @@ pub(crate) struct Parts {
 
 impl Manager {
     pub fn new(parts: Parts) -> Self {
-        let Parts { settings, physical, coordinator, fleet, home, io, clock, messages, sender, shared, counters } = parts;
+        let Parts {
+            settings,
+            physical,
+            coordinator,
+            fleet,
+            home,
+            io,
+            clock,
+            messages,
+            sender,
+            shared,
+            counters,
+        } = parts;
         let checkpointing = settings.checkpoint.interval.is_some();
         let restart = settings.restart.unwrap_or_else(|| RestartStrategyConfig::default_for(checkpointing));
         let state = State {
@@ -141,7 +163,20 @@ impl Manager {
             result: None,
             progress: Progress::new(settings.progress),
         };
-        Self { settings, physical, coordinator, fleet, home, io, clock, messages, sender, shared, counters, state }
+        Self {
+            settings,
+            physical,
+            coordinator,
+            fleet,
+            home,
+            io,
+            clock,
+            messages,
+            sender,
+            shared,
+            counters,
+            state,
+        }
     }
 
     fn checkpointing(&self) -> bool {
@@ -201,23 +236,28 @@ impl Manager {
     fn request_attempt(&mut self) {
         self.state.phase = Phase::Preparing;
         self.state.stopped.clear();
-        self.state.generation = self.coordinator.next_generation();
-        let generation = self.state.generation;
-        self.engine(Event::AttemptRequested { generation });
+        // the coordinator claims a new generation first; `BeginAttempt` says which
+        self.engine(Event::AttemptRequested);
     }
 
     fn handle(&mut self, message: Message) {
         match message {
             Message::Report(generation, report) => self.report(generation, report),
             Message::Engine(event) => self.engine(event),
-            Message::Restored(generation, restored) if generation == self.state.generation => self.deploy(restored),
+            Message::Restored(generation, restored) if generation == self.state.generation => {
+                self.deploy(restored)
+            }
             Message::Restored(..) => {}
             Message::Cancel => self.cancel(),
             Message::TriggerCheckpoint(reply) => {
                 let request = RequestId(self.state.next_request);
                 self.state.next_request += 1;
                 self.state.requests.insert(request, reply);
-                self.engine(Event::TriggerRequested { request, kind: CheckpointKind::Checkpoint, forced: false });
+                self.engine(Event::TriggerRequested {
+                    request,
+                    kind: CheckpointKind::Checkpoint,
+                    forced: false,
+                });
             }
         }
     }
@@ -226,14 +266,22 @@ impl Manager {
         let home = self.home.clone();
         match command {
             Command::UpdateRegister { expected, record } => {
-                self.io.run(move || Message::Engine(Event::RegisterUpdated { outcome: home.update_register(expected, record) }));
+                self.io.run(move || {
+                    Message::Engine(Event::RegisterUpdated {
+                        outcome: home.update_register(expected, record),
+                    })
+                });
             }
             Command::ReadRegister => {
                 self.io.run(move || Message::Engine(Event::RegisterRead { result: home.read_register() }));
             }
-            Command::BeginAttempt { generation, restore_from } => self.read_snapshot(generation, restore_from),
+            Command::BeginAttempt { generation, restore_from } => {
+                self.read_snapshot(generation, restore_from)
+            }
             Command::ListDirectories => {
-                self.io.run(move || Message::Engine(Event::DirectoriesListed { names: home.list_directories() }));
+                self.io.run(move || {
+                    Message::Engine(Event::DirectoriesListed { names: home.list_directories() })
+                });
             }
             Command::PrepareLocation { checkpoint, .. } => {
                 let directory = stillstream_checkpoint::cleaner::directory(checkpoint);
@@ -251,7 +299,10 @@ impl Manager {
                 metadata.triggered_at_ms = self.clock.now_ms();
                 let checkpoint = metadata.id;
                 self.io.run(move || {
-                    Message::Engine(Event::MetadataWritten { checkpoint, outcome: home.write_metadata(&path, &metadata) })
+                    Message::Engine(Event::MetadataWritten {
+                        checkpoint,
+                        outcome: home.write_metadata(&path, &metadata),
+                    })
                 });
             }
             Command::NotifyComplete { generation, checkpoint, .. } => {
@@ -314,7 +365,12 @@ impl Manager {
             next += task.chain.len();
             for index in 0..task.parallelism {
                 let id = SubtaskId { vertex: task.vertex, index: SubtaskIndex(index) };
-                tasks.push(TaskInfo { id, name: task.name.to_string(), operators: own.clone(), is_source: task.is_source() });
+                tasks.push(TaskInfo {
+                    id,
+                    name: task.name.to_string(),
+                    operators: own.clone(),
+                    is_source: task.is_source(),
+                });
             }
         }
         tasks
@@ -327,9 +383,10 @@ impl Manager {
 
     /// Reads the checkpoint that the attempt starts from, off this thread.
     fn read_snapshot(&mut self, generation: Generation, restore_from: Option<CompletedRef>) {
-        if generation != self.state.generation || !matches!(self.state.phase, Phase::Preparing) {
+        if !matches!(self.state.phase, Phase::Preparing) {
             return;
         }
+        self.state.generation = generation;
         let (home, operators) = (self.home.clone(), self.operators());
         let (allow, foreign) = (self.settings.allow_non_restored_state, self.settings.from_snapshot.clone());
         let fallback = foreign.filter(|_| restore_from.is_none());
@@ -405,7 +462,7 @@ impl Manager {
             }
             Report::Acknowledged { checkpoint, subtask, snapshot, times } => {
                 let metrics = metrics_of(&times);
-                crate::crash::point("after-acknowledge");
+
                 self.engine(Event::Acknowledge { generation, checkpoint, subtask, snapshot, metrics });
             }
             Report::Declined { checkpoint, subtask, reason } => {
@@ -425,7 +482,9 @@ impl Manager {
             }
             Report::Stopped { worker, drained } => {
                 self.state.stopped.insert(worker);
-                if !drained && matches!(self.state.phase, Phase::Running | Phase::Deploying(_) | Phase::Draining) {
+                if !drained
+                    && matches!(self.state.phase, Phase::Running | Phase::Deploying(_) | Phase::Draining)
+                {
                     self.fail(Error::new(ErrorKind::Peer, format!("worker {worker} stopped by itself")));
                 }
                 self.all_stopped();
@@ -435,7 +494,10 @@ impl Manager {
 
     /// Without checkpoints the end of all sources is the end of the job.
     fn all_sources_ended(&mut self) {
-        if !self.checkpointing() && self.state.sources_left.is_empty() && matches!(self.state.phase, Phase::Running) {
+        if !self.checkpointing()
+            && self.state.sources_left.is_empty()
+            && matches!(self.state.phase, Phase::Running)
+        {
             self.state.phase = Phase::Draining;
             self.fleet.send(Control::Finish);
         }
@@ -451,7 +513,8 @@ impl Manager {
             }
             JobOutcome::Cancelled => {
                 self.advance(JobStatus::Canceled);
-                let error = Error::new(ErrorKind::Cancelled, format!("job `{}` was cancelled", self.settings.name));
+                let error =
+                    Error::new(ErrorKind::Cancelled, format!("job `{}` was cancelled", self.settings.name));
                 let error = match std::mem::replace(&mut self.state.phase, Phase::Ended) {
                     Phase::Ending { error } => error,
                     _ => error,
@@ -496,7 +559,10 @@ impl Manager {
             }
             Phase::Preparing | Phase::WaitingToRestart { .. } => {
                 self.advance(JobStatus::Cancelling);
-                self.end_with(JobOutcome::Cancelled, Error::new(ErrorKind::Cancelled, format!("job `{}` was cancelled", self.settings.name)));
+                self.end_with(
+                    JobOutcome::Cancelled,
+                    Error::new(ErrorKind::Cancelled, format!("job `{}` was cancelled", self.settings.name)),
+                );
             }
             Phase::Ending { .. } | Phase::Ended => {}
         }
@@ -533,8 +599,14 @@ impl Manager {
                         self.state.phase = Phase::Ended;
                     }
                     Why::Cancel => {
-                        self.engine(Event::AttemptStopped { generation, reason: "the job was cancelled".into() });
-                        let error = Error::new(ErrorKind::Cancelled, format!("job `{}` was cancelled", self.settings.name));
+                        self.engine(Event::AttemptStopped {
+                            generation,
+                            reason: "the job was cancelled".into(),
+                        });
+                        let error = Error::new(
+                            ErrorKind::Cancelled,
+                            format!("job `{}` was cancelled", self.settings.name),
+                        );
                         self.end_with(JobOutcome::Cancelled, error);
                     }
                     Why::Failure(error) => {
@@ -548,7 +620,6 @@ impl Manager {
     }
 
     /// Restart or give up.
-    #[expect(clippy::disallowed_methods, reason = "the JobManager's shell draws the jitter")]
     fn after_failure(&mut self, error: Error) {
         if error.is_fatal() {
             return self.give_up(error);
@@ -561,7 +632,12 @@ impl Manager {
                 self.state.phase = Phase::WaitingToRestart { at: self.clock.elapsed() + delay };
             }
             RestartDecision::Fail(reason) => {
-                self.give_up(error.context(format!("job `{}` failed and is not restarted ({reason})", self.settings.name)));
+                self.give_up(
+                    error.context(format!(
+                        "job `{}` failed and is not restarted ({reason})",
+                        self.settings.name
+                    )),
+                );
             }
         }
     }
@@ -608,12 +684,17 @@ impl Manager {
                 None => format!("worker {worker}"),
             }
         };
-        (0..self.fleet.workers()).filter(|worker| !self.state.stopped.contains(worker)).map(name).collect::<Vec<_>>().join(", ")
+        (0..self.fleet.workers())
+            .filter(|worker| !self.state.stopped.contains(worker))
+            .map(name)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// The time to stop is over.
     fn give_up_waiting(&mut self) {
-        let missing: Vec<usize> = (0..self.fleet.workers()).filter(|worker| !self.state.stopped.contains(worker)).collect();
+        let missing: Vec<usize> =
+            (0..self.fleet.workers()).filter(|worker| !self.state.stopped.contains(worker)).collect();
         let who = self.unstopped();
         let timeout = self.settings.cancellation_timeout;
         let message = format!("{who} did not stop within {timeout:?} (task.cancellation.timeout)");
@@ -652,7 +733,13 @@ impl Manager {
             self.state.slowest = self.state.slowest.max(last.duration);
         }
         let restarts = self.state.job.restarts();
-        self.state.progress.show(self.clock.elapsed(), self.state.job.status(), &metrics, statistics, restarts);
+        self.state.progress.show(
+            self.clock.elapsed(),
+            self.state.job.status(),
+            &metrics,
+            statistics,
+            restarts,
+        );
         let mut board = self.shared.board.lock();
         board.status = Some(self.state.job.status());
         board.restarts = restarts;
@@ -684,7 +771,11 @@ impl Manager {
             counters: metrics.counters.clone(),
         };
         tracing::info!(job = %self.settings.name, "{result}");
-        let ended = self.state.result.take().unwrap_or_else(|| Err(Error::new(ErrorKind::Peer, "the JobManager ended early")));
+        let ended = self
+            .state
+            .result
+            .take()
+            .unwrap_or_else(|| Err(Error::new(ErrorKind::Peer, "the JobManager ended early")));
         let mut board = self.shared.board.lock();
         board.status = Some(self.state.job.status());
         board.statistics = statistics.clone();

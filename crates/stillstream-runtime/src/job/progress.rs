@@ -35,7 +35,14 @@ impl Progress {
         Self { on, shown: None, rate: 0.0, visible: false }
     }
 
-    pub fn show(&mut self, now: Duration, status: JobStatus, metrics: &JobMetrics, checkpoints: &CheckpointStatistics, restarts: u64) {
+    pub fn show(
+        &mut self,
+        now: Duration,
+        status: JobStatus,
+        metrics: &JobMetrics,
+        checkpoints: &CheckpointStatistics,
+        restarts: u64,
+    ) {
         if !self.on {
             return;
         }
@@ -49,14 +56,23 @@ impl Progress {
         self.shown = Some((now, metrics.records_in));
         let last = match &checkpoints.last_completed {
             Some(last) => format!(
-                "checkpoint {} ({:.0} ms, {}B)", last.id, last.duration.as_secs_f64() * 1e3, short(last.size_bytes as f64)
+                "checkpoint {} ({:.0} ms, {}B)",
+                last.id,
+                last.duration.as_secs_f64() * 1e3,
+                short(last.size_bytes as f64)
             ),
             None => "no checkpoint yet".into(),
         };
-        let failed = if checkpoints.counts.failed > 0 { format!(", {} failed", checkpoints.counts.failed) } else { String::new() };
+        let failed = if checkpoints.counts.failed > 0 {
+            format!(", {} failed", checkpoints.counts.failed)
+        } else {
+            String::new()
+        };
         let line = format!(
             "{}  {}records in  {}/s  {last}{failed}  {restarts} restarts",
-            status.name(), short(metrics.records_in as f64), short(self.rate)
+            status.name(),
+            short(metrics.records_in as f64),
+            short(self.rate)
         );
         // a terminal that is gone is no reason to fail
         let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");

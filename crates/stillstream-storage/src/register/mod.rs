@@ -108,6 +108,7 @@ fn encode(record: &RegisterRecord, version: u64, write: WriteId) -> Vec<u8> {
         },
         last_checkpoint_id: record.last_checkpoint_id.0,
         completed: record.completed.iter().map(completed).collect(),
+        retained: record.retained.iter().map(completed).collect(),
         version,
         writer: write.writer,
         write: write.write,
@@ -120,6 +121,9 @@ fn decode(path: &str, bytes: &[u8]) -> Result<(RegisterRecord, u64, WriteId), St
     let body = proto::Register::decode(body.as_slice())
         .map_err(|error| StorageError::corrupt(path, "content", "a register record", error))?;
     let reader = Reader { path };
+    let refs = |list: Vec<proto::Completed>| {
+        list.into_iter().map(|c| CompletedRef { id: CheckpointId(c.id), path: c.path }).collect()
+    };
     let record = RegisterRecord {
         job: JobId(reader.id16(&body.job)?),
         job_name: body.job_name,
@@ -132,11 +136,8 @@ fn decode(path: &str, bytes: &[u8]) -> Result<(RegisterRecord, u64, WriteId), St
             other => return Err(reader.bad("outcome of the job", "1 to 4", other)),
         },
         last_checkpoint_id: CheckpointId(body.last_checkpoint_id),
-        completed: body
-            .completed
-            .into_iter()
-            .map(|c| CompletedRef { id: CheckpointId(c.id), path: c.path })
-            .collect(),
+        completed: refs(body.completed),
+        retained: refs(body.retained),
     };
     Ok((record, body.version, WriteId { writer: body.writer, write: body.write }))
 }
