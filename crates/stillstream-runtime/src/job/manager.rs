@@ -448,14 +448,23 @@ impl Manager {
                         self.state.phase = Phase::Running;
                         self.advance(JobStatus::Running);
                         let tasks = self.tasks();
+                        // a short source may have ended before the last task was open
+                        let ended =
+                            |task: &&TaskInfo| task.is_source && !self.state.sources_left.contains(&task.id);
+                        let ended: Vec<SubtaskId> = tasks.iter().filter(ended).map(|task| task.id).collect();
                         self.engine(Event::AttemptStarted { generation, tasks });
+                        if self.checkpointing() {
+                            ended
+                                .into_iter()
+                                .for_each(|subtask| self.engine(Event::SourceEnded { generation, subtask }));
+                        }
                         self.all_sources_ended();
                     }
                 }
             }
             Report::SourceEnded(subtask) => {
                 self.state.sources_left.remove(&subtask);
-                if self.checkpointing() {
+                if self.checkpointing() && matches!(self.state.phase, Phase::Running) {
                     self.engine(Event::SourceEnded { generation, subtask });
                 }
                 self.all_sources_ended();
