@@ -6,7 +6,8 @@
 //! | [`kinds`] | [`ValueState`] and the other handles that users hold |
 //! | [`backend`] | [`KeyedStateBackend`]: where the keyed state of a subtask lives |
 //! | [`heap`] | the backend in memory: typed fast paths and [`Timers`] |
-//! | [`table`] | the copy-on-write table of the heap backend |
+//! | [`table`] | the hash table with page-wise copy-on-write under the heap backend |
+//! | [`operator`] | [`OperatorStateBackend`]: state that belongs to a subtask, not to a key |
 //! | [`snapshot`] | writing, reading and inspecting keyed snapshots |
 
 extern crate self as stillstream_state;
@@ -20,6 +21,7 @@ pub mod heap;
 pub mod kinds;
 mod memory_store;
 mod meta;
+pub mod operator;
 pub mod snapshot;
 pub mod table;
 
@@ -39,5 +41,8 @@ pub use kinds::{
 };
 pub use memory_store::MemorySnapshotStore;
 pub use meta::StateMeta;
+pub use operator::{
+    BroadcastState, FrozenOperatorState, OperatorListState, OperatorStateBackend, RestoredOperatorState,
+};
 pub use snapshot::{FrozenKeyedState, RestoredKeyedState};
 pub use stillstream_derive::Data;

@@ -6,7 +6,7 @@ use super::plain::PlainTable;
 use crate::backend::BackendOptions;
 use crate::data::{DecodeError, Schema};
 use crate::snapshot::{FrozenRun, RunWriter};
-use crate::table::{FrozenTable, Table};
+use crate::table::{FrozenTable, KeyAt, Table};
 use crate::{Data, Key};
 
 /// Asynchronous snapshots freeze a copy-on-write table; synchronous ones encode a plain map on the spot.
@@ -53,7 +53,7 @@ impl<K: Key, V: Data> Cells<K, V> {
     }
 
     #[inline]
-    pub fn insert(&mut self, hash: KeyHash, key: K, value: V) {
+    pub fn insert(&mut self, hash: KeyHash, key: &K, value: V) {
         both!(self, table => { table.insert(hash, key, value); })
     }
 
@@ -69,7 +69,7 @@ impl<K: Key, V: Data> Cells<K, V> {
         }
     }
 
-    pub fn for_each(&self, f: impl FnMut(KeyHash, &K, &V)) {
+    pub fn for_each(&self, f: impl FnMut(&K, &V)) {
         both!(self, table => table.for_each(f))
     }
 
@@ -85,23 +85,19 @@ impl<K: Key, V: Data> Cells<K, V> {
         }
     }
 
-    /// Updates the value of each record of a batch, made first where there is none; the memory of later records is asked
-    /// for ahead.
-    pub fn update_batch<'k>(
+    /// Updates the value of each record of a batch, made first where there is none.
+    pub fn update_batch(
         &mut self,
         hashes: &[KeyHash],
-        key: impl Fn(usize) -> &'k K,
-        mut init: impl FnMut(usize) -> V,
-        mut apply: impl FnMut(usize, &mut V),
+        keys: &(impl KeyAt<K> + ?Sized),
+        mut init: impl FnMut() -> V,
+        mut f: impl FnMut(usize, &mut V),
     ) {
-        // far enough that the memory has come when its turn is, near enough to be still in the cache
-        const AHEAD: usize = 24;
-        hashes.iter().take(AHEAD).for_each(|hash| self.prefetch(*hash));
-        for (at, hash) in hashes.iter().enumerate() {
-            if let Some(later) = hashes.get(at + AHEAD) {
-                self.prefetch(*later);
-            }
-            apply(at, self.get_or_insert_with(*hash, key(at), || init(at)));
+        match self {
+            Self::CopyOnWrite(table) => table.update_batch(hashes, keys, init, f),
+            Self::Plain(table) => hashes.iter().enumerate().for_each(|(at, hash)| {
+                keys.with(at, |key| f(at, table.get_or_insert_with(*hash, key, &mut init)));
+            }),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::backend::BackendOptions;
 use crate::data::{Data, DecodeError, Key, Schema};
 use crate::kinds::{CurrentKey, ListStore, MapEntries, MapStore, ValueStore};
 use crate::snapshot::{Chunk, Run};
+use crate::table::KeyAt;
 
 /// One state: key to value, list or map.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl<K: Key, V: Data> HeapState for KeyedTable<K, V> {
         let mut cells = self.cells.borrow_mut();
         chunk.decode(|(), input| {
             let (hash, key, value) = read_entry(chunk.group, self.groups, migrate, input)?;
-            cells.insert(hash, key, value);
+            cells.insert(hash, &key, value);
             Ok(())
         })
     }
@@ -85,7 +86,7 @@ impl<K: Key, V: Data> ValueStore<V> for KeyedTable<K, V> {
     #[inline]
     fn set(&self, key: CurrentKey<'_>, value: V) -> Result<(), StateError> {
         let typed = self.key(key)?;
-        self.cells_mut()?.insert(key.hash, typed.clone(), value);
+        self.cells_mut()?.insert(key.hash, typed, value);
         Ok(())
     }
 
@@ -233,22 +234,23 @@ impl<K: Key, V: Data> KeyedValue<K, V> {
         Ok(f(self.0.cells_mut()?.get_or_insert_with(hash, key, init)))
     }
 
-    /// [`update`](Self::update) for a batch: `key(i)` is the key with hash `hashes[i]`. The memory of later records is
-    /// asked for ahead, which halves the time per record in tables larger than the cache.
+    /// [`update`](Self::update) for a batch: record `i` has hash `hashes[i]` and the key that `keys` gives for `i`. A new
+    /// key gets `init()`; then `f(i, value)`. The memory of later records is asked for ahead, which halves the time per
+    /// record in tables larger than the cache.
     #[inline]
-    pub fn update_batch<'k>(
+    pub fn update_batch(
         &self,
         hashes: &[KeyHash],
-        key: impl Fn(usize) -> &'k K,
-        init: impl FnMut(usize) -> V,
-        apply: impl FnMut(usize, &mut V),
+        keys: &(impl KeyAt<K> + ?Sized),
+        init: impl FnMut() -> V,
+        f: impl FnMut(usize, &mut V),
     ) -> Result<(), StateError> {
-        self.0.cells_mut()?.update_batch(hashes, key, init, apply);
+        self.0.cells_mut()?.update_batch(hashes, keys, init, f);
         Ok(())
     }
 
     /// Sets a key's value.
-    pub fn insert(&self, hash: KeyHash, key: K, value: V) -> Result<(), StateError> {
+    pub fn insert(&self, hash: KeyHash, key: &K, value: V) -> Result<(), StateError> {
         self.0.cells_mut()?.insert(hash, key, value);
         Ok(())
     }
@@ -259,7 +261,7 @@ impl<K: Key, V: Data> KeyedValue<K, V> {
     }
 
     /// Visits all keys, in no order.
-    pub fn for_each(&self, f: impl FnMut(KeyHash, &K, &V)) -> Result<(), StateError> {
+    pub fn for_each(&self, f: impl FnMut(&K, &V)) -> Result<(), StateError> {
         self.0.cells()?.for_each(f);
         Ok(())
     }

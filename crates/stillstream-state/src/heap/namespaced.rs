@@ -12,6 +12,7 @@ use crate::StateError;
 use crate::backend::BackendOptions;
 use crate::data::{Data, DecodeError, Key, Schema};
 use crate::snapshot::{Chunk, Run};
+use crate::table::KeyAt;
 
 type Namespaces<N, K, V> = BTreeMap<N, Cells<K, V>>;
 
@@ -57,7 +58,7 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> HeapState for NamespacedTable<K, N, 
         chunk.decode(|namespace: &N, input| {
             let (hash, key, value) = read_entry(chunk.group, self.options.groups, migrate, input)?;
             let cells = namespaces.entry(*namespace).or_insert_with(|| Cells::new(&self.options));
-            cells.insert(hash, key, value);
+            cells.insert(hash, &key, value);
             Ok(())
         })
     }
@@ -115,27 +116,28 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
         Ok(f(cells.get_or_insert_with(hash, key, init)))
     }
 
-    /// [`update`](Self::update) for a batch of records of one namespace: `key(i)` is the key with hash `hashes[i]`.
+    /// [`update`](Self::update) for a batch of records of one namespace: record `i` has hash `hashes[i]` and the key that
+    /// `keys` gives for `i`. A new key gets `init()`; then `f(i, value)`.
     #[inline]
-    pub fn update_batch<'k>(
+    pub fn update_batch(
         &self,
         namespace: N,
         hashes: &[KeyHash],
-        key: impl Fn(usize) -> &'k K,
-        init: impl FnMut(usize) -> V,
-        apply: impl FnMut(usize, &mut V),
+        keys: &(impl KeyAt<K> + ?Sized),
+        init: impl FnMut() -> V,
+        f: impl FnMut(usize, &mut V),
     ) -> Result<(), StateError> {
         if hashes.is_empty() {
             return Ok(());
         }
         let mut namespaces = self.0.write()?;
         let cells = namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.0.options));
-        cells.update_batch(hashes, key, init, apply);
+        cells.update_batch(hashes, keys, init, f);
         Ok(())
     }
 
     /// Sets a key's value in a namespace.
-    pub fn insert(&self, namespace: N, hash: KeyHash, key: K, value: V) -> Result<(), StateError> {
+    pub fn insert(&self, namespace: N, hash: KeyHash, key: &K, value: V) -> Result<(), StateError> {
         let mut namespaces = self.0.write()?;
         namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.0.options)).insert(hash, key, value);
         Ok(())
@@ -190,7 +192,7 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
         let mut keys = Vec::new();
         if let Some(cells) = self.0.read()?.get(&namespace) {
             keys.reserve_exact(cells.len());
-            cells.for_each(|hash, key, _| keys.push((hash, key.clone())));
+            cells.for_each(|key, _| keys.push((key.key_hash(self.0.options.groups), key.clone())));
         }
         Ok(NamespaceWalk { table: self.0.clone(), namespace, take, keys: keys.into_iter() })
     }

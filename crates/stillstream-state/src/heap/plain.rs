@@ -41,11 +41,11 @@ impl<K: Key, V: Data> PlainTable<K, V> {
         &mut entry.or_insert_with(|| (hash, key.clone(), make())).into_mut().2
     }
 
-    pub fn insert(&mut self, hash: KeyHash, key: K, value: V) {
-        match self.0.entry(spread(hash), |e| e.0 == hash && e.1 == key, |e| spread(e.0)) {
+    pub fn insert(&mut self, hash: KeyHash, key: &K, value: V) {
+        match self.0.entry(spread(hash), |e| e.0 == hash && e.1 == *key, |e| spread(e.0)) {
             Entry::Occupied(mut entry) => entry.get_mut().2 = value,
             Entry::Vacant(entry) => {
-                entry.insert((hash, key, value));
+                entry.insert((hash, key.clone(), value));
             }
         }
     }
@@ -55,8 +55,8 @@ impl<K: Key, V: Data> PlainTable<K, V> {
         Some(entry.remove().0.2)
     }
 
-    pub fn for_each(&self, mut f: impl FnMut(KeyHash, &K, &V)) {
-        self.0.iter().for_each(|(hash, key, value)| f(*hash, key, value));
+    pub fn for_each(&self, mut f: impl FnMut(&K, &V)) {
+        self.0.iter().for_each(|(_, key, value)| f(key, value));
     }
 
     pub fn memory_bytes(&self) -> usize {
