@@ -37,7 +37,7 @@ pub(crate) struct Committer<C> {
     retries: u32,
 }
 
-impl<C: Clone> Committer<C> {
+impl<C: Clone + 'static> Committer<C> {
     pub fn new(retries: u32) -> Self {
         Self { pending: Vec::new(), retries }
     }
@@ -66,7 +66,11 @@ impl<C: Clone> Committer<C> {
     }
 
     /// Commits everything up to checkpoint `id`. What was committed is forgotten, also if a later one fails.
-    pub fn commit_up_to<T>(&mut self, id: CheckpointId, writer: &mut dyn SinkWriter<T, C>) -> Result<()> {
+    pub fn commit_up_to<T: 'static>(
+        &mut self,
+        id: CheckpointId,
+        writer: &mut dyn SinkWriter<T, C>,
+    ) -> Result<()> {
         let mut failed = None;
         self.pending.retain(|pending| {
             if pending.checkpoint > id || failed.is_some() {

@@ -16,9 +16,9 @@ mod sink_operator;
 pub mod source;
 mod source_operator;
 
-pub use background::{BackgroundReader, Chunk, ChunkSender};
+pub use background::{Arrived, BackgroundReader, Chunk, ChunkSender};
 pub use plain::{Plain, PlainWriter};
-pub use sink::{DEFAULT_COMMIT_RETRIES, Prepared, Sink, SinkContext, SinkWriter};
+pub use sink::{DEFAULT_COMMIT_RETRIES, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
 pub use sink_operator::{SinkOperator, sink_body};
 pub use source::{SourceContext, SplitReader, SplitSource};
 pub use source_operator::{SourceOperator, source_body};

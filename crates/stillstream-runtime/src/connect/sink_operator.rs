@@ -5,11 +5,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use stillstream_state::Data;
-use stillstream_types::handle::RedistributionMode;
-use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
+use stillstream_types::{CheckpointId, Error, ErrorKind, RedistributionMode, Result};
 
 use super::committer::Committer;
-use super::list_state::{ListSnapshot, read_list};
+use super::list_state::StoredList;
 use super::sink::{Sink, SinkContext, SinkWriter};
 use crate::batch::AnyBatch;
 use crate::operator::{AsyncSnapshot, OpenContext, Operator, Output};
@@ -35,6 +34,7 @@ pub struct SinkOperator<T: Data, S: Sink<T>> {
     sink: Arc<S>,
     writer: Option<Box<dyn SinkWriter<T, S::Committable>>>,
     committer: Committer<S::Committable>,
+    stored: Option<StoredList<(u64, S::Committable)>>,
     checkpointing: bool,
     items: PhantomData<fn(T)>,
 }
@@ -52,8 +52,8 @@ fn not_open() -> Error {
 impl<T: Data, S: Sink<T>> SinkOperator<T, S> {
     /// One subtask of `sink`, which tries a commit again `retries` times.
     pub fn new(sink: Arc<S>, retries: u32) -> Self {
-        let (writer, committer) = (None, Committer::new(retries));
-        Self { sink, writer, committer, checkpointing: true, items: PhantomData }
+        let committer = Committer::new(retries);
+        Self { sink, writer: None, committer, stored: None, checkpointing: true, items: PhantomData }
     }
 
     fn commit_up_to(&mut self, id: CheckpointId) -> Result<()> {
@@ -72,7 +72,8 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
         self.checkpointing = context.checkpointing;
         self.writer = Some(self.sink.writer(&SinkContext::of(context))?);
-        let restored = read_list::<(u64, S::Committable)>(context, COMMITTABLES)?;
+        let (stored, restored) = StoredList::open(context, COMMITTABLES, RedistributionMode::Split)?;
+        self.stored = Some(stored);
         for (checkpoint, committable) in restored.unwrap_or_default() {
             self.committer.add(CheckpointId(checkpoint), super::Prepared::done(committable));
         }
@@ -95,10 +96,10 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
             return Ok(None);
         }
         let durabilities = self.committer.durabilities();
-        let list = ListSnapshot::new(COMMITTABLES, RedistributionMode::Split, &self.committer.items());
+        let list = self.stored.as_ref().ok_or_else(not_open)?.snapshot(self.committer.items())?;
         Ok(Some(Box::new(move |store| {
             durabilities.iter().try_for_each(|durability| durability.ensure())?;
-            list.write(store)
+            list(store)
         })))
     }
 
@@ -115,7 +116,8 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
         if self.committer.is_empty() {
             return Ok(());
         }
-        let what = if late { "records that no checkpoint holds" } else { "transactions that were never announced" };
+        let what =
+            if late { "records that no checkpoint holds" } else { "transactions that were never announced" };
         Err(Error::new(
             ErrorKind::Checkpoint,
             format!(

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use stillstream_types::handle::RedistributionMode;
-use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
+use stillstream_types::{CheckpointId, Error, ErrorKind, RedistributionMode, Result};
 
-use super::list_state::{ListSnapshot, read_list};
+use super::list_state::StoredList;
 use super::source::{SourceContext, SplitReader, SplitSource};
 use crate::batch::Batch;
 use crate::operator::{AsyncSnapshot, OpenContext, Output, Source, SourceStatus};
@@ -28,6 +27,7 @@ pub fn source_body<S: SplitSource>(source: Arc<S>) -> NodeBody {
 pub struct SourceOperator<S: SplitSource> {
     source: Arc<S>,
     reader: Option<Box<dyn SplitReader<S::Item, S::Split>>>,
+    stored: Option<StoredList<S::Split>>,
 }
 
 impl<S: SplitSource> fmt::Debug for SourceOperator<S> {
@@ -43,13 +43,15 @@ fn not_open() -> Error {
 impl<S: SplitSource> SourceOperator<S> {
     /// One subtask of `source`.
     pub fn new(source: Arc<S>) -> Self {
-        Self { source, reader: None }
+        Self { source, reader: None, stored: None }
     }
 }
 
 impl<S: SplitSource> Source for SourceOperator<S> {
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
-        let splits = match read_list::<S::Split>(context, SPLITS)? {
+        let (stored, restored) = StoredList::open(context, SPLITS, RedistributionMode::Union)?;
+        self.stored = Some(stored);
+        let splits = match restored {
             Some(splits) => splits,
             None => self.source.splits()?,
         };
@@ -75,8 +77,8 @@ impl<S: SplitSource> Source for SourceOperator<S> {
     fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
         let reader = self.reader.as_ref().ok_or_else(not_open)?;
         // also without splits: that the state is there tells a restore from a fresh start
-        let list = ListSnapshot::new(SPLITS, RedistributionMode::Union, &reader.positions());
-        Ok(Some(Box::new(move |store| list.write(store))))
+        let list = self.stored.as_ref().ok_or_else(not_open)?.snapshot(reader.positions())?;
+        Ok(Some(Box::new(list)))
     }
 
     fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
