@@ -1,1 +1,35 @@
-fn main() {}
+//! The project's own commands. `cargo xtask` lists them.
+
+mod cargo;
+mod docs;
+mod verify;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  verify       format, lints, tests and documentation, as the continuous integration does; writes no sources
+  fix          format the sources and apply what clippy can fix by itself
+  docs-config  make docs/configuration.md from the table of configuration keys
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> =
+        std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let ok = match args.as_slice() {
+        ["verify"] => verify::verify(),
+        ["fix"] => verify::fix(),
+        ["docs-config"] => docs::config(),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            true
+        }
+        other => {
+            eprintln!("error: no such command: {}\n\n{USAGE}", other.join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

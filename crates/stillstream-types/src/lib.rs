@@ -1,6 +1,6 @@
 //! The vocabulary of Stillstream: ids, key groups, event time, state handles, configuration and errors.
 //!
-//! This crate does no input or output and uses no clock. Every other crate may use it; it uses none of them.
+//! This crate uses no clock and, apart from reading a configuration file, does no input or output. Every other crate may use it; it uses none of them.
 //!
 //! | module | what is inside |
 //! |---|---|
@@ -9,8 +9,10 @@
 //! | [`time`] | [`Timestamp`] and durations as Flink writes them |
 //! | [`handle`] | what a task hands to the coordinator: where its state lies |
 //! | [`streams`] | the narrow door through which a snapshot is written and read |
+//! | [`config`] | Flink's configuration keys, typed and checked |
 //! | [`error`] | [`Error`], the one error type of users' code |
 
+pub mod config;
 pub mod error;
 pub mod handle;
 pub mod ids;
@@ -19,6 +21,7 @@ pub mod murmur;
 pub mod streams;
 pub mod time;
 
+pub use config::{ByteSize, ConfigError, ConfigErrors, ConfigOption, Configuration};
 pub use error::{Error, ErrorKind, Result, ResultExt};
 pub use handle::{
     CheckpointKind, CheckpointMetadata, CompletedRef, JobOutcome, KeyGroupSection, KeyedStateHandle,

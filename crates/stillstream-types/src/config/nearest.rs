@@ -1,0 +1,57 @@
+//! The known key that an unknown one was probably meant to be.
+
+use super::table;
+
+/// The nearest known key, if it is near enough to be worth a hint, and how many letters the nearest one is away.
+pub(super) fn key(written: &str) -> (Option<String>, usize) {
+    let plain = written.to_lowercase().replace('_', "-");
+    let names = table::rows().flat_map(|row| std::iter::once(row.key).chain(row.older.iter().copied()));
+    let best = names.map(|name| (distance(&plain, &name.to_lowercase()), name)).min();
+    let Some((distance, name)) = best else {
+        return (None, usize::MAX);
+    };
+    if distance <= (plain.len() / 5).max(2) {
+        return (Some(name.to_string()), distance);
+    }
+    // `checkpointing.interval` without its beginning, or `checkpoint.timeout` where only the last part is right
+    let tail = format!(".{plain}");
+    let longer = table::rows().find(|row| row.key.ends_with(&tail)).map(|row| row.key.to_string());
+    (longer, distance)
+}
+
+/// Levenshtein's distance in bytes: keys are ASCII.
+fn distance(a: &str, b: &str) -> usize {
+    let b = b.as_bytes();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_distance_counts_changed_letters() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "ab"), 2);
+        assert_eq!(distance("same", "same"), 0);
+    }
+
+    #[test]
+    fn a_key_with_a_letter_wrong_or_its_beginning_missing_finds_its_neighbour() {
+        let near = |written| key(written).0;
+        assert_eq!(near("execution.checkpointing.intervall").unwrap(), "execution.checkpointing.interval");
+        assert_eq!(near("execution.checkpointing.min_pause").unwrap(), "execution.checkpointing.min-pause");
+        assert_eq!(near("checkpointing.interval").unwrap(), "execution.checkpointing.interval");
+        assert_eq!(near("my.favourite.colour"), None);
+    }
+}

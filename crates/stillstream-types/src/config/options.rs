@@ -1,0 +1,173 @@
+//! The typed names of the settings that the code reads.
+//!
+//! What a key means, its default and its older names stand in the [table](super::table); a test holds the two together.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use super::byte_size::ByteSize;
+use super::choice::{
+    CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, ProgressMode,
+    RecoveryClaimMode, RestartStrategyType, StateBackendType,
+};
+use super::value::{ConfigValue, Kind};
+
+/// A key with the type of its value. Keys without a default have an `Option` type.
+pub struct ConfigOption<T> {
+    key: &'static str,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> ConfigOption<T> {
+    // only this module makes options: the test below sees every one
+    const fn new(key: &'static str) -> Self {
+        Self { key, value: PhantomData }
+    }
+
+    /// The key, such as `execution.checkpointing.interval`.
+    pub const fn key(&self) -> &'static str {
+        self.key
+    }
+}
+
+impl<T> Clone for ConfigOption<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ConfigOption<T> {}
+
+impl<T> fmt::Debug for ConfigOption<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key)
+    }
+}
+
+macro_rules! typed {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $key:literal;)+) => {
+        $($(#[$doc])* pub const $name: ConfigOption<$type> = ConfigOption::new($key);)+
+
+        /// Key, kind and whether it is optional, of every constant above.
+        #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it with the table"))]
+        pub(super) const TYPED: &[(&str, Kind, bool)] =
+            &[$(($key, <$type as ConfigValue>::KIND, <$type as ConfigValue>::OPTIONAL),)+];
+    };
+}
+
+typed! {
+    /// Time between two checkpoints; none: no checkpoints.
+    CHECKPOINTING_INTERVAL: Option<Duration> = "execution.checkpointing.interval";
+    /// The same while a source is catching up; zero: none.
+    CHECKPOINTING_INTERVAL_DURING_BACKLOG: Option<Duration> = "execution.checkpointing.interval-during-backlog";
+    /// What a checkpoint guarantees.
+    CHECKPOINTING_MODE: CheckpointingMode = "execution.checkpointing.mode";
+    /// A checkpoint older than this is aborted.
+    CHECKPOINTING_TIMEOUT: Duration = "execution.checkpointing.timeout";
+    /// Quiet time after a completed checkpoint.
+    MIN_PAUSE_BETWEEN_CHECKPOINTS: Duration = "execution.checkpointing.min-pause";
+    /// Checkpoints in flight at once.
+    MAX_CONCURRENT_CHECKPOINTS: i32 = "execution.checkpointing.max-concurrent-checkpoints";
+    /// Failed checkpoints in a row that do not yet fail the job.
+    TOLERABLE_FAILED_CHECKPOINTS: i32 = "execution.checkpointing.tolerable-failed-checkpoints";
+    /// Completed checkpoints kept.
+    NUM_RETAINED_CHECKPOINTS: i32 = "execution.checkpointing.num-retained";
+    /// What happens to the last checkpoint when the job ends.
+    EXTERNALIZED_CHECKPOINT_RETENTION: ExternalizedCheckpointRetention = "execution.checkpointing.externalized-checkpoint-retention";
+    /// Root of all checkpoints, a URI or a path.
+    CHECKPOINTS_DIR: Option<String> = "execution.checkpointing.dir";
+    /// Default target of savepoints.
+    SAVEPOINT_DIR: Option<String> = "execution.checkpointing.savepoint-dir";
+    /// Where checkpoints go; none: to files if a directory is set, else into memory.
+    CHECKPOINT_STORAGE: Option<CheckpointStorageType> = "execution.checkpointing.storage";
+    /// Each job gets a folder of its own below the root.
+    CHECKPOINTS_CREATE_SUBDIR: bool = "execution.checkpointing.create-subdir";
+    /// State smaller than this is stored inside `_metadata`.
+    DATA_INLINE_THRESHOLD: ByteSize = "execution.checkpointing.data-inline-threshold";
+    /// Bytes buffered by a stream of state.
+    CHECKPOINT_WRITE_BUFFER_SIZE: i32 = "execution.checkpointing.write-buffer-size";
+    /// Only what changed is written.
+    INCREMENTAL_CHECKPOINTS: bool = "execution.checkpointing.incremental";
+    /// Barriers may overtake records.
+    UNALIGNED: bool = "execution.checkpointing.unaligned.enabled";
+    /// How long an unaligned checkpoint tries to be an aligned one.
+    ALIGNED_CHECKPOINT_TIMEOUT: Duration = "execution.checkpointing.aligned-checkpoint-timeout";
+    /// Checkpoints go on when a part of the job has finished.
+    CHECKPOINTS_AFTER_TASKS_FINISH: bool = "execution.checkpointing.checkpoints-after-tasks-finish";
+
+    /// The snapshot to start from.
+    RECOVERY_PATH: Option<String> = "execution.state-recovery.path";
+    /// Who owns that snapshot.
+    RECOVERY_CLAIM_MODE: RecoveryClaimMode = "execution.state-recovery.claim-mode";
+    /// State that no operator claims is dropped.
+    RECOVERY_IGNORE_UNCLAIMED_STATE: bool = "execution.state-recovery.ignore-unclaimed-state";
+
+    /// How a failed job is started again; see [`Configuration::restart_strategy`](super::Configuration::restart_strategy).
+    RESTART_STRATEGY: Option<RestartStrategyType> = "restart-strategy.type";
+    /// Restarts before the job fails.
+    RESTART_FIXED_DELAY_ATTEMPTS: i32 = "restart-strategy.fixed-delay.attempts";
+    /// Pause before each restart.
+    RESTART_FIXED_DELAY_DELAY: Duration = "restart-strategy.fixed-delay.delay";
+    /// Pause before each restart.
+    RESTART_FAILURE_RATE_DELAY: Duration = "restart-strategy.failure-rate.delay";
+    /// The interval in which failures are counted.
+    RESTART_FAILURE_RATE_INTERVAL: Duration = "restart-strategy.failure-rate.failure-rate-interval";
+    /// Failures allowed within the interval.
+    RESTART_FAILURE_RATE_MAX_FAILURES: i32 = "restart-strategy.failure-rate.max-failures-per-interval";
+    /// Restarts before the job fails.
+    RESTART_EXPONENTIAL_ATTEMPTS: i32 = "restart-strategy.exponential-delay.attempts-before-reset-backoff";
+    /// Growth of the pause.
+    RESTART_EXPONENTIAL_MULTIPLIER: f64 = "restart-strategy.exponential-delay.backoff-multiplier";
+    /// First pause.
+    RESTART_EXPONENTIAL_INITIAL: Duration = "restart-strategy.exponential-delay.initial-backoff";
+    /// Random share of the pause.
+    RESTART_EXPONENTIAL_JITTER: f64 = "restart-strategy.exponential-delay.jitter-factor";
+    /// Largest pause.
+    RESTART_EXPONENTIAL_MAX: Duration = "restart-strategy.exponential-delay.max-backoff";
+    /// Healthy time after which the pause is the first one again.
+    RESTART_EXPONENTIAL_RESET: Duration = "restart-strategy.exponential-delay.reset-backoff-threshold";
+
+    /// Where keyed state is kept.
+    STATE_BACKEND: StateBackendType = "state.backend.type";
+    /// Subtasks of an operator that does not say.
+    PARALLELISM: i32 = "parallelism.default";
+    /// Number of key groups; -1: derived from the parallelism.
+    MAX_PARALLELISM: i32 = "pipeline.max-parallelism";
+    /// Operators without a uid get one from the graph.
+    AUTO_GENERATE_UIDS: bool = "pipeline.auto-generate-uids";
+    /// Largest control message; bounds the state inside an acknowledgement.
+    RPC_FRAME_SIZE: ByteSize = "pekko.framesize";
+    /// Time between two signs of life of a process.
+    HEARTBEAT_INTERVAL: Duration = "heartbeat.interval";
+    /// A process silent for so long is lost.
+    HEARTBEAT_TIMEOUT: Duration = "heartbeat.timeout";
+    /// How long a task may take to stop.
+    CANCELLATION_TIMEOUT: Duration = "task.cancellation.timeout";
+    /// Tries to commit one committable.
+    SINK_COMMITTER_RETRIES: i32 = "sink.committer.retries";
+
+    /// Ignore the checkpoints that a job already has, and start empty.
+    START_FRESH: bool = "stillstream.checkpoint.start-fresh";
+    /// Processes that a job is spread over.
+    PROCESSES: i32 = "stillstream.job.processes";
+    /// Records on their way between two operators, per edge and worker.
+    RECORDS_IN_FLIGHT: i32 = "stillstream.flow.records-in-flight";
+    /// When progress is shown.
+    PROGRESS: ProgressMode = "stillstream.progress";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table;
+    use super::*;
+
+    #[test]
+    fn every_typed_option_is_in_the_table_with_its_kind_and_default() {
+        for (key, kind, optional) in TYPED {
+            let row = table::row(key).unwrap_or_else(|| panic!("`{key}` is not in the table"));
+            assert_eq!(row.kind, *kind, "{key}");
+            assert_eq!(row.default.is_empty(), *optional, "{key}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! State backend, parallelism, calls between processes, tasks, and the web interface.
+
+use super::super::choice::StateBackendType;
+use super::super::value::Kind;
+use super::{Row, option};
+
+const REST: &str = "there is no REST interface in this release: leave it out";
+const SCHEDULER: &str = "the parallelism is the one that the job asks for: leave it out";
+
+pub(super) const ROWS: &[Row] = &[
+    option(
+        "state.backend.type",
+        Kind::Choice(StateBackendType::NAMES),
+        "hashmap",
+        "`hashmap`, `rocksdb` or `forst`; 1.x also `jobmanager` and `filesystem`, which choose the checkpoint storage too",
+    )
+    .older(&["state.backend"])
+    .refuse(&["rocksdb", "forst"], "only the hashmap backend is in this release: write `hashmap`"),
+    option(
+        "jobmanager.execution.failover-strategy",
+        Kind::Choice(&["region", "full"]),
+        "region",
+        "`region` or `full`",
+    )
+    .no_effect("the whole job is restarted: leave it out"),
+    option(
+        "jobmanager.scheduler",
+        Kind::Choice(&["Default", "Adaptive", "AdaptiveBatch"]),
+        "Default",
+        "Default, Adaptive, AdaptiveBatch",
+    )
+    .no_effect("the parallelism is the one that the job asks for: leave it out"),
+    option(
+        "scheduler-mode",
+        Kind::Choice(&["REACTIVE"]),
+        "",
+        "REACTIVE = use every slot there is",
+    )
+    .no_effect("the parallelism is the one that the job asks for: set `parallelism.default`"),
+    option(
+        "pekko.framesize",
+        Kind::MemorySize,
+        "10 mb",
+        "largest RPC message; caps state in JobManager memory and the size of deploy messages",
+    )
+    .older(&["akka.framesize"])
+    .at_least(1_024.0),
+    option(
+        "pekko.ask.timeout",
+        Kind::Duration,
+        "10 s",
+        "RPC timeout",
+    )
+    .older(&["akka.ask.timeout"])
+    .no_effect("leave it out"),
+    option(
+        "heartbeat.interval",
+        Kind::Duration,
+        "10 s",
+        "time between two signs of life of a process",
+    )
+    .no_effect("a lost process is noticed by its closed connection in this release: leave it out"),
+    option(
+        "heartbeat.timeout",
+        Kind::Duration,
+        "50 s",
+        "a process silent for so long is lost",
+    )
+    .no_effect("a lost process is noticed by its closed connection in this release: leave it out"),
+    option(
+        "heartbeat.rpc-failure-threshold",
+        Kind::Integer,
+        "2",
+        "failed calls in a row after which a process is lost",
+    )
+    .no_effect("a lost process is noticed by its closed connection in this release: leave it out"),
+    option(
+        "task.cancellation.interval",
+        Kind::Duration,
+        "30 s",
+        "time between two attempts to stop a task",
+    )
+    .older(&["task.cancellation-interval"])
+    .no_effect("a task is asked once to stop: set `task.cancellation.timeout`"),
+    option(
+        "task.cancellation.timeout",
+        Kind::Duration,
+        "3 min",
+        "a task that has not stopped by then ends its process; 0 = wait for ever",
+    ),
+    option(
+        "task.cancellation.timers.timeout",
+        Kind::Duration,
+        "7500 ms",
+        "how long running timers may take when a task stops",
+    )
+    .older(&["timerservice.exceptional.shutdown.timeout"])
+    .no_effect("timers stop with their task: set `task.cancellation.timeout`"),
+    option(
+        "pipeline.max-parallelism",
+        Kind::Integer,
+        "-1",
+        "-1 = derive from parallelism",
+    )
+    .within(-1.0, 32_768.0),
+    option(
+        "pipeline.auto-generate-uids",
+        Kind::Boolean,
+        "true",
+        "operators without a uid get one from the graph; off = refuse them",
+    ),
+    option(
+        "pipeline.operator-chaining.enabled",
+        Kind::Boolean,
+        "true",
+        "run functions without an exchange between them as one operator",
+    )
+    .older(&["pipeline.operator-chaining"])
+    .no_effect("functions without an exchange between them always run as one operator: leave it out"),
+    option(
+        "parallelism.default",
+        Kind::Integer,
+        "1",
+        "subtasks of an operator that does not say",
+    )
+    .within(1.0, 32_768.0),
+    option(
+        "taskmanager.numberOfTaskSlots",
+        Kind::Integer,
+        "1",
+        "subtask slots of a TaskManager",
+    )
+    .at_least(1.0)
+    .no_effect("a job starts as many workers as its parallelism: set `parallelism.default`"),
+    option(
+        "taskmanager.memory.managed.fraction",
+        Kind::Double,
+        "0.4",
+        "share of a TaskManager's memory for state backends and operators",
+    )
+    .within(0.0, 1.0)
+    .no_effect("memory and buffers are not divided up this way: set `stillstream.flow.records-in-flight` to bound the records in flight"),
+    option(
+        "taskmanager.memory.managed.consumer-weights",
+        Kind::Map,
+        "OPERATOR:70,STATE_BACKEND:70,PYTHON:30",
+        "how managed memory is divided",
+    )
+    .no_effect("memory and buffers are not divided up this way: set `stillstream.flow.records-in-flight` to bound the records in flight"),
+    option(
+        "taskmanager.memory.segment-size",
+        Kind::MemorySize,
+        "32 kb",
+        "size of a network buffer",
+    )
+    .no_effect("memory and buffers are not divided up this way: set `stillstream.flow.records-in-flight` to bound the records in flight"),
+    option(
+        "taskmanager.network.memory.buffer-debloat.enabled",
+        Kind::Boolean,
+        "false",
+        "size the data in flight by throughput",
+    )
+    .no_effect("memory and buffers are not divided up this way: set `stillstream.flow.records-in-flight` to bound the records in flight"),
+    option(
+        "taskmanager.network.memory.buffer-debloat.target",
+        Kind::Duration,
+        "1 s",
+        "time the data in flight should take to be consumed",
+    )
+    .no_effect("memory and buffers are not divided up this way: set `stillstream.flow.records-in-flight` to bound the records in flight"),
+    option(
+        "execution.buffer-timeout.interval",
+        Kind::Duration,
+        "100 ms",
+        "a buffer that is not full is sent after this time",
+    )
+    .older(&["execution.buffer-timeout"])
+    .no_effect("records are sent when a worker has finished its batch: leave it out"),
+    option(
+        "sink.committer.retries",
+        Kind::Integer,
+        "10",
+        "tries per committable before the job fails",
+    )
+    .at_least(0.0),
+    option(
+        "rest.port",
+        Kind::Integer,
+        "8081",
+        "port of the REST interface",
+    )
+    .older(&["web.port"])
+    .within(0.0, 65_535.0)
+    .no_effect(REST),
+    option(
+        "rest.async.store-duration",
+        Kind::Duration,
+        "5 min",
+        "how long a finished async operation (savepoint, rescale) can be asked for",
+    )
+    .no_effect(REST),
+    option(
+        "rest.cache.checkpoint-statistics.size",
+        Kind::Integer,
+        "1000",
+        "checkpoints whose statistics are cached",
+    )
+    .no_effect(REST),
+    option(
+        "rest.cache.checkpoint-statistics.timeout",
+        Kind::Duration,
+        "3 s",
+        "age at which cached statistics are read anew",
+    )
+    .no_effect(REST),
+    option(
+        "web.checkpoints.history",
+        Kind::Integer,
+        "10",
+        "checkpoints in the UI history",
+    )
+    .older(&["jobmanager.web.checkpoints.history"])
+    .no_effect(REST),
+    option(
+        "web.exception-history-size",
+        Kind::Integer,
+        "16",
+        "failures kept for the exception history",
+    )
+    .no_effect(REST),
+    option(
+        "web.cancel.enable",
+        Kind::Boolean,
+        "true",
+        "the web page may cancel jobs",
+    )
+    .no_effect(REST),
+    option(
+        "web.rescale.enable",
+        Kind::Boolean,
+        "true",
+        "the web page may change the parallelism",
+    )
+    .no_effect(REST),
+    option(
+        "cluster.io-pool.size",
+        Kind::Integer,
+        "",
+        "threads for blocking input and output",
+    )
+    .no_effect("the number of threads for input and output is fixed in this release: leave it out"),
+    option(
+        "client.timeout",
+        Kind::Duration,
+        "1 min",
+        "how long a client waits for an answer",
+    )
+    .older(&["akka.client.timeout"])
+    .no_effect("there is no client in this release: leave it out"),
+    option(
+        "state.backend.async",
+        Kind::Boolean,
+        "true",
+        "Flink 1.x: write snapshots while processing goes on",
+    )
+    .no_effect("whether snapshots are asynchronous is said where the backend is made in code: leave it out"),
+];
+
+pub(super) const ADAPTIVE: &[Row] = &[
+    option(
+        "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
+        Kind::Duration,
+        "30 s",
+        "quiet time after a rescale",
+    )
+    .older(&["jobmanager.adaptive-scheduler.scaling-interval.min"])
+    .no_effect(SCHEDULER),
+    option(
+        "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
+        Kind::Duration,
+        "1 min",
+        "how long slots must be steady before a rescale",
+    )
+    .no_effect(SCHEDULER),
+    option(
+        "jobmanager.adaptive-scheduler.prefer-minimal-taskmanagers",
+        Kind::Boolean,
+        "true",
+        "use as few TaskManagers as possible",
+    )
+    .no_effect(SCHEDULER),
+    option(
+        "jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures",
+        Kind::Integer,
+        "2",
+        "failed checkpoints after which a rescale does not wait for one",
+    )
+    .no_effect(SCHEDULER),
+    option(
+        "jobmanager.adaptive-scheduler.rescale-trigger.max-delay",
+        Kind::Duration,
+        "",
+        "longest wait for a checkpoint before a rescale",
+    )
+    .no_effect(SCHEDULER),
+    option(
+        "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout",
+        Kind::Duration,
+        "10 s",
+        "how long slots must be steady before a start",
+    )
+    .older(&["jobmanager.adaptive-scheduler.resource-stabilization-timeout"])
+    .no_effect(SCHEDULER),
+    option(
+        "jobmanager.adaptive-scheduler.submission.resource-wait-timeout",
+        Kind::Duration,
+        "5 min",
+        "how long a start waits for slots",
+    )
+    .older(&["jobmanager.adaptive-scheduler.resource-wait-timeout"])
+    .no_effect(SCHEDULER),
+];

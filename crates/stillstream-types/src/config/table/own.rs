@@ -1,0 +1,34 @@
+//! Keys that Flink does not have.
+
+use super::super::choice::ProgressMode;
+use super::super::value::Kind;
+use super::{Row, option};
+
+pub(super) const ROWS: &[Row] = &[
+    option(
+        "stillstream.checkpoint.start-fresh",
+        Kind::Boolean,
+        "false",
+        "ignore the checkpoints that the job already has and start empty; without it a job never starts empty by itself",
+    ),
+    option(
+        "stillstream.flow.records-in-flight",
+        Kind::Integer,
+        "65536",
+        "records on their way between two operators, per edge and worker, above which sources wait",
+    )
+    .at_least(1.0),
+    option(
+        "stillstream.job.processes",
+        Kind::Integer,
+        "1",
+        "processes on this machine that the job's workers are spread over",
+    )
+    .within(1.0, 1_024.0),
+    option(
+        "stillstream.progress",
+        Kind::Choice(ProgressMode::NAMES),
+        "auto",
+        "when a running job shows its progress on the terminal: auto, always, never",
+    ),
+];
