@@ -3,10 +3,46 @@
 //! | module | what is inside |
 //! |---|---|
 //! | [`data`] | [`Data`]: binary form, schema and hash of users' types |
+//! | [`kinds`] | [`ValueState`] and the other handles that users hold |
+//! | [`backend`] | [`KeyedStateBackend`]: where the keyed state of a subtask lives |
+//! | [`heap`] | the backend in memory: typed fast paths and [`Timers`] |
+//! | [`table`] | the hash table with page-wise copy-on-write under the heap backend |
+//! | [`operator`] | [`OperatorStateBackend`]: state that belongs to a subtask, not to a key |
+//! | [`snapshot`] | writing, reading and inspecting keyed snapshots |
 
 extern crate self as stillstream_state;
 
+pub mod backend;
 pub mod data;
+#[doc(hidden)]
+pub mod derive_support;
+mod error;
+pub mod heap;
+pub mod kinds;
+mod memory_store;
+mod meta;
+pub mod operator;
+pub mod snapshot;
+pub mod table;
 
-pub use data::{Data, DecodeError, Key, KeyHasher, Schema};
+#[doc(hidden)]
+pub use derive_support as __private;
+
+pub use backend::{BackendOptions, KeyedStateBackend, StateSize};
+#[cfg(feature = "serde-adapter")]
+pub use data::Serde;
+pub use data::{Compatibility, Data, DecodeError, Field, Key, KeyHasher, Schema};
+pub use error::StateError;
+pub use heap::{
+    HeapKeyedStateBackend, KeyedValue, NamespaceWalk, NamespacedValue, TimeDomain, Timer, Timers,
+};
+pub use kinds::{
+    Aggregate, AggregatingState, CurrentKey, Keyed, ListState, MapState, ReducingState, StateKind, ValueState,
+};
+pub use memory_store::MemorySnapshotStore;
+pub use meta::StateMeta;
+pub use operator::{
+    BroadcastState, FrozenOperatorState, OperatorListState, OperatorStateBackend, RestoredOperatorState,
+};
+pub use snapshot::{FrozenKeyedState, RestoredKeyedState};
 pub use stillstream_derive::Data;

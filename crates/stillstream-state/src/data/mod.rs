@@ -1,10 +1,22 @@
 //! [`Data`]: the binary form and the description of what may cross an exchange or live in state.
 
+mod compatible;
+mod container;
 mod hash;
+mod number;
 mod schema;
+mod schema_codec;
+#[cfg(feature = "serde-adapter")]
+mod serde_adapter;
+mod skip;
+mod text;
+mod tuple;
 
+pub use compatible::Compatibility;
 pub use hash::KeyHasher;
 pub use schema::{DecodeError, Field, Schema};
+#[cfg(feature = "serde-adapter")]
+pub use serde_adapter::Serde;
 
 use stillstream_types::{KeyGroups, KeyHash};
 
@@ -14,20 +26,41 @@ use stillstream_types::{KeyGroups, KeyHash};
 /// tuples and times. The binary form is documented in `docs/formats.md` and stable: integers are fixed-width
 /// little-endian, lengths are `u32`.
 pub trait Data: Clone + Send + Sync + 'static {
+    /// How deep the type nests. It is a constant so that a type which holds itself does not compile: its binary form
+    /// could nest without a limit, and damaged bytes would overflow the stack. Such types use the `Serde` adapter.
+    #[doc(hidden)]
+    const DEPTH: usize = 1;
+
     /// Appends the binary form.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads one value from the front of `input` and moves `input` past it.
+    /// Reads one value from the front of `input` and moves `input` past it. Damaged bytes give an error: an
+    /// implementation never panics, and never reserves more memory than the input could fill.
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError>;
 
     /// The description of the type, stored in every snapshot.
     fn schema() -> Schema;
+
+    /// Reads one value that was written with an older form of the type: fields that the type no longer has are passed
+    /// over, fields that it did not have then get their default. Only called for a `stored` schema that
+    /// [`Schema::compatible_with`] allows.
+    fn decode_evolved(stored: &Schema, input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let _ = stored;
+        Self::decode(input)
+    }
 
     /// Feeds the value to the key hasher. Equal values must feed the same. The default hashes the binary form.
     fn hash_key(&self, hasher: &mut KeyHasher) {
         let mut bytes = Vec::new();
         self.encode(&mut bytes);
         hasher.bytes(&bytes);
+    }
+
+    /// Feeds a list of values to the key hasher: the length, then the items.
+    #[doc(hidden)]
+    fn hash_slice(items: &[Self], hasher: &mut KeyHasher) {
+        hasher.int(items.len() as i32);
+        items.iter().for_each(|item| item.hash_key(hasher));
     }
 
     /// Appends the binary forms of all items, one after another. Types of fixed size copy memory instead.
@@ -37,12 +70,7 @@ pub trait Data: Clone + Send + Sync + 'static {
 
     /// Reads `n` values.
     fn decode_vec(n: usize, input: &mut &[u8]) -> Result<Vec<Self>, DecodeError> {
-        // a damaged length must not reserve more than the input could hold
-        let mut items = Vec::with_capacity(n.min(input.len().max(1)));
-        for _ in 0..n {
-            items.push(Self::decode(input)?);
-        }
-        Ok(items)
+        container::read_items(n, input, Self::decode)
     }
 }
 
@@ -58,89 +86,3 @@ pub trait Key: Data + Eq {
 }
 
 impl<T: Data + Eq> Key for T {}
-
-macro_rules! number {
-    ($($ty:ty => $name:literal, $feed:ident as $wide:ty;)*) => {$(
-        impl Data for $ty {
-            #[inline(always)]
-            fn encode(&self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.to_le_bytes());
-            }
-            #[inline(always)]
-            fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-                let (bytes, rest) = input.split_first_chunk().ok_or(DecodeError::Short { what: $name })?;
-                *input = rest;
-                Ok(<$ty>::from_le_bytes(*bytes))
-            }
-            fn schema() -> Schema {
-                Schema::Primitive($name.into())
-            }
-            #[inline(always)]
-            fn hash_key(&self, hasher: &mut KeyHasher) {
-                hasher.$feed(*self as $wide);
-            }
-        }
-    )*};
-}
-
-number! {
-    u8 => "u8", int as i32; i8 => "i8", int as i32; u16 => "u16", int as i32; i16 => "i16", int as i32;
-    u32 => "u32", int as i32; i32 => "i32", int as i32; u64 => "u64", long as u64; i64 => "i64", long as u64;
-}
-
-impl Data for String {
-    #[inline]
-    fn encode(&self, out: &mut Vec<u8>) {
-        (self.len() as u32).encode(out);
-        out.extend_from_slice(self.as_bytes());
-    }
-    #[inline]
-    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        let len = u32::decode(input)? as usize;
-        let (bytes, rest) = input.split_at_checked(len).ok_or(DecodeError::Short { what: "string" })?;
-        *input = rest;
-        std::str::from_utf8(bytes)
-            .map(str::to_owned)
-            .map_err(|_| DecodeError::Invalid { what: "string", why: "it is not UTF-8".into() })
-    }
-    fn schema() -> Schema {
-        Schema::Primitive("string".into())
-    }
-    #[inline]
-    fn hash_key(&self, hasher: &mut KeyHasher) {
-        hasher.string(self);
-    }
-}
-
-impl Data for () {
-    fn encode(&self, _: &mut Vec<u8>) {}
-    fn decode(_: &mut &[u8]) -> Result<Self, DecodeError> {
-        Ok(())
-    }
-    fn schema() -> Schema {
-        Schema::Primitive("unit".into())
-    }
-    fn hash_key(&self, hasher: &mut KeyHasher) {
-        hasher.int(0);
-    }
-}
-
-impl<A: Data, B: Data> Data for (A, B) {
-    #[inline(always)]
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-        self.1.encode(out);
-    }
-    #[inline(always)]
-    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        Ok((A::decode(input)?, B::decode(input)?))
-    }
-    fn schema() -> Schema {
-        Schema::Tuple(vec![A::schema(), B::schema()])
-    }
-    #[inline(always)]
-    fn hash_key(&self, hasher: &mut KeyHasher) {
-        self.0.hash_key(hasher);
-        self.1.hash_key(hasher);
-    }
-}

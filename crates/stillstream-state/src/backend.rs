@@ -1,0 +1,163 @@
+//! [`KeyedStateBackend`]: where the keyed state of one operator in one subtask lives.
+
+use stillstream_types::streams::SnapshotStore;
+use stillstream_types::{KeyGroupRange, KeyGroups, KeyedStateHandle};
+
+use crate::heap::{HeapKeyedStateBackend, KeyedValue, NamespacedValue, TimeDomain, Timers};
+use crate::kinds::{Aggregate, AggregatingState, ListState, MapState, ReducingState, StateKind, ValueState};
+use crate::snapshot::{FrozenKeyedState, RestoredKeyedState};
+use crate::{Data, Key, StateError};
+
+/// How a keyed backend is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackendOptions {
+    /// Whether processing goes on while a snapshot is written (copy-on-write tables), or waits while it is encoded
+    /// (plain maps). The default is asynchronous.
+    pub asynchronous: bool,
+    /// The job's key groups.
+    pub groups: KeyGroups,
+    /// The key groups of this subtask.
+    pub range: KeyGroupRange,
+}
+
+impl BackendOptions {
+    /// Asynchronous snapshots for this range.
+    pub fn new(groups: KeyGroups, range: KeyGroupRange) -> Self {
+        Self { asynchronous: true, groups, range }
+    }
+
+    /// Whether processing goes on while a snapshot is written.
+    pub fn asynchronous(self, asynchronous: bool) -> Self {
+        Self { asynchronous, ..self }
+    }
+}
+
+/// How large a state is, so that one can say which one grows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StateSize {
+    /// The state's name.
+    pub name: String,
+    /// Its kind.
+    pub kind: StateKind,
+    /// Keys, keys by namespace, or timers.
+    pub entries: usize,
+    /// Bytes of the table; what values own elsewhere (strings, vectors) is not counted.
+    pub memory_bytes: usize,
+}
+
+/// The keyed state of one operator in one subtask.
+///
+/// Registering a name twice gives the same state, if kind and types agree; otherwise it is an error that names both. After a
+/// [`restore`](Self::restore), a registration takes the state over from the snapshot: types are checked there.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum KeyedStateBackend<K> {
+    /// In memory.
+    Heap(HeapKeyedStateBackend<K>),
+}
+
+macro_rules! each {
+    ($self:expr, $backend:ident => $call:expr) => {
+        match $self {
+            KeyedStateBackend::Heap($backend) => $call,
+        }
+    };
+}
+
+impl<K: Key> KeyedStateBackend<K> {
+    /// A backend in memory.
+    pub fn heap(options: BackendOptions) -> Self {
+        Self::Heap(HeapKeyedStateBackend::new(options))
+    }
+
+    /// How it was made.
+    pub fn options(&self) -> &BackendOptions {
+        each!(self, backend => backend.options())
+    }
+
+    /// One value per key.
+    pub fn value<V: Data>(&mut self, name: &str) -> Result<ValueState<V>, StateError> {
+        each!(self, backend => backend.value(name))
+    }
+
+    /// A list per key.
+    pub fn list<V: Data>(&mut self, name: &str) -> Result<ListState<V>, StateError> {
+        each!(self, backend => backend.list(name))
+    }
+
+    /// A map per key.
+    pub fn map<MK: Key, MV: Data>(&mut self, name: &str) -> Result<MapState<MK, MV>, StateError> {
+        each!(self, backend => backend.map(name))
+    }
+
+    /// One value per key, into which `reduce` folds each added value.
+    pub fn reducing<V: Data>(
+        &mut self,
+        name: &str,
+        reduce: impl Fn(&mut V, V) + 'static,
+    ) -> Result<ReducingState<V>, StateError> {
+        each!(self, backend => backend.reducing(name, reduce))
+    }
+
+    /// One accumulator per key.
+    pub fn aggregating<A: Aggregate>(
+        &mut self,
+        name: &str,
+        aggregate: A,
+    ) -> Result<AggregatingState<A::In, A::Out>, StateError> {
+        each!(self, backend => backend.aggregating(name, aggregate))
+    }
+
+    /// The same state as [`value`](Self::value), for callers that know the key's type.
+    pub fn keyed_value<V: Data>(&mut self, name: &str) -> Result<KeyedValue<K, V>, StateError> {
+        each!(self, backend => backend.keyed_value(name))
+    }
+
+    /// One value per namespace and key.
+    pub fn namespaced<N: Data + Ord + Copy, V: Data>(
+        &mut self,
+        name: &str,
+    ) -> Result<NamespacedValue<K, N, V>, StateError> {
+        each!(self, backend => backend.namespaced(name))
+    }
+
+    /// The timers of the service `name` on one clock.
+    pub fn timers<N: Data + Ord + Copy>(
+        &mut self,
+        name: &str,
+        domain: TimeDomain,
+    ) -> Result<Timers<K, N>, StateError> {
+        each!(self, backend => backend.timers(name, domain))
+    }
+
+    /// The synchronous part of a snapshot: everything as it is now, to be written elsewhere by
+    /// [`FrozenKeyedState::write`]. Changes made afterwards are not seen by it.
+    pub fn freeze(&mut self) -> Result<FrozenKeyedState, StateError> {
+        each!(self, backend => backend.freeze())
+    }
+
+    /// Reads this subtask's key groups from snapshots, then takes them over. Blocks: where that must not be, call
+    /// [`RestoredKeyedState::read`] elsewhere and [`take_over`](Self::take_over) here.
+    pub fn restore(
+        &mut self,
+        handles: &[KeyedStateHandle],
+        store: &dyn SnapshotStore,
+    ) -> Result<(), StateError> {
+        each!(self, backend => backend.restore(handles, store))
+    }
+
+    /// Takes over what was read. States that are registered are filled now, others when they are registered.
+    pub fn take_over(&mut self, restored: RestoredKeyedState) -> Result<(), StateError> {
+        each!(self, backend => backend.take_over(restored))
+    }
+
+    /// Names of states that came from a snapshot and are not registered. They go unchanged into the next snapshots.
+    pub fn unregistered(&self) -> Vec<String> {
+        each!(self, backend => backend.unregistered())
+    }
+
+    /// How large each registered state is.
+    pub fn state_sizes(&self) -> Vec<StateSize> {
+        each!(self, backend => backend.state_sizes())
+    }
+}

@@ -1,0 +1,155 @@
+//! [`Cells`]: key to value, in the table that the backend's options ask for.
+
+use stillstream_types::{KeyGroups, KeyHash};
+
+use super::plain::PlainTable;
+use crate::backend::BackendOptions;
+use crate::data::{DecodeError, Schema};
+use crate::snapshot::{FrozenRun, RunWriter};
+use crate::table::{FrozenTable, KeyAt, Table};
+use crate::{Data, Key};
+
+/// Asynchronous snapshots freeze a copy-on-write table; synchronous ones encode a plain map on the spot.
+#[derive(Debug)]
+pub(crate) enum Cells<K, V> {
+    CopyOnWrite(Table<K, V>),
+    Plain(PlainTable<K, V>),
+}
+
+macro_rules! both {
+    ($self:expr, $table:ident => $call:expr) => {
+        match $self {
+            Cells::CopyOnWrite($table) => $call,
+            Cells::Plain($table) => $call,
+        }
+    };
+}
+
+impl<K: Key, V: Data> Cells<K, V> {
+    pub fn new(options: &BackendOptions) -> Self {
+        match options.asynchronous {
+            true => Self::CopyOnWrite(Table::new(options.range)),
+            false => Self::Plain(PlainTable::new()),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        both!(self, table => table.len())
+    }
+
+    #[inline]
+    pub fn get(&self, hash: KeyHash, key: &K) -> Option<&V> {
+        both!(self, table => table.get(hash, key))
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, hash: KeyHash, key: &K) -> Option<&mut V> {
+        both!(self, table => table.get_mut(hash, key))
+    }
+
+    #[inline]
+    pub fn get_or_insert_with(&mut self, hash: KeyHash, key: &K, make: impl FnOnce() -> V) -> &mut V {
+        both!(self, table => table.get_or_insert_with(hash, key, make))
+    }
+
+    #[inline]
+    pub fn insert(&mut self, hash: KeyHash, key: &K, value: V) {
+        both!(self, table => { table.insert(hash, key, value); })
+    }
+
+    #[inline]
+    pub fn remove(&mut self, hash: KeyHash, key: &K) -> Option<V> {
+        both!(self, table => table.remove(hash, key))
+    }
+
+    #[inline(always)]
+    pub fn prefetch(&self, hash: KeyHash) {
+        if let Self::CopyOnWrite(table) = self {
+            table.prefetch(hash);
+        }
+    }
+
+    pub fn for_each(&self, f: impl FnMut(&K, &V)) {
+        both!(self, table => table.for_each(f))
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        both!(self, table => table.memory_bytes())
+    }
+
+    /// The synchronous part of a snapshot.
+    pub fn freeze(&mut self, namespace: &[u8]) -> Box<dyn FrozenRun> {
+        match self {
+            Self::CopyOnWrite(table) => Box::new(Frozen(table.freeze())),
+            Self::Plain(table) => table.freeze(namespace),
+        }
+    }
+
+    /// Updates the value of each record of a batch, made first where there is none.
+    pub fn update_batch(
+        &mut self,
+        hashes: &[KeyHash],
+        keys: &(impl KeyAt<K> + ?Sized),
+        mut init: impl FnMut() -> V,
+        mut f: impl FnMut(usize, &mut V),
+    ) {
+        match self {
+            Self::CopyOnWrite(table) => table.update_batch(hashes, keys, init, f),
+            Self::Plain(table) => hashes.iter().enumerate().for_each(|(at, hash)| {
+                keys.with(at, |key| f(at, table.get_or_insert_with(*hash, key, &mut init)));
+            }),
+        }
+    }
+}
+
+struct Frozen<K, V>(FrozenTable<K, V>);
+
+impl<K: Key, V: Data> FrozenRun for Frozen<K, V> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn write(&self, out: &mut RunWriter<'_>) {
+        self.0.for_each_in_group_order(|group, key, value| {
+            out.entry(group, |bytes| {
+                key.encode(bytes);
+                value.encode(bytes);
+            });
+        });
+    }
+}
+
+/// Reads one stored entry.
+pub(crate) fn read_entry<K: Key, V: Data>(
+    group: stillstream_types::KeyGroup,
+    groups: KeyGroups,
+    migrate: Option<&Schema>,
+    input: &mut &[u8],
+) -> Result<(KeyHash, K, V), DecodeError> {
+    let key = K::decode(input)?;
+    let hash = hash_in(&key, group, groups)?;
+    let value = match migrate {
+        None => V::decode(input)?,
+        Some(stored) => V::decode_evolved(stored, input)?,
+    };
+    Ok((hash, key, value))
+}
+
+/// The hash of a key that was stored in `group`. A key that hashes elsewhere now would never be found again.
+pub(crate) fn hash_in<K: Key>(
+    key: &K,
+    group: stillstream_types::KeyGroup,
+    groups: KeyGroups,
+) -> Result<KeyHash, DecodeError> {
+    let hash = key.key_hash(groups);
+    match hash.group() == group {
+        true => Ok(hash),
+        false => Err(DecodeError::Invalid {
+            what: "key",
+            why: format!(
+                "it was stored in key group {group} and now belongs to {}: the type's `hash_key` has changed",
+                hash.group()
+            ),
+        }),
+    }
+}

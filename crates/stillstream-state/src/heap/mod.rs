@@ -1,0 +1,251 @@
+//! The heap backend: all keyed state in memory.
+
+mod cells;
+mod keyed;
+mod namespaced;
+mod plain;
+mod timers;
+
+pub use keyed::KeyedValue;
+pub use namespaced::{NamespaceWalk, NamespacedValue};
+pub use timers::{TimeDomain, Timer, Timers};
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use stillstream_types::KeyedStateHandle;
+use stillstream_types::streams::SnapshotStore;
+
+use crate::StateError;
+use crate::backend::{BackendOptions, StateSize};
+use crate::data::{Data, DecodeError, Key, Schema};
+use crate::kinds::{
+    Aggregate, AggregatingState, Fold, ListState, MapEntries, MapState, ReducingState, StateKind, ValueState,
+};
+use crate::meta::StateMeta;
+use crate::snapshot::{Chunk, FrozenKeyedState, Header, RestoredKeyedState, Run};
+use keyed::KeyedTable;
+use namespaced::NamespacedTable;
+use timers::TimerQueue;
+
+/// One registered state, its types out of sight.
+pub(crate) trait HeapState {
+    /// The synchronous part of a snapshot.
+    fn freeze(&self, state: u16, runs: &mut Vec<Run>) -> Result<(), StateError>;
+    /// Takes stored entries in; `migrate` is their schema if it is not the type's own.
+    fn load(&self, chunk: &Chunk, migrate: Option<&Schema>) -> Result<(), DecodeError>;
+    /// Number of entries, bytes of memory.
+    fn size(&self) -> (usize, usize);
+}
+
+struct Registered {
+    meta: StateMeta,
+    state: Rc<dyn HeapState>,
+    // the same, for the next registration under this name
+    typed: Rc<dyn Any>,
+}
+
+/// Keyed state in memory (Flink's `HeapKeyedStateBackend`): of the memory and the filesystem state backend.
+pub struct HeapKeyedStateBackend<K> {
+    options: BackendOptions,
+    registered: BTreeMap<String, Registered>,
+    restored: RestoredKeyedState,
+    key: PhantomData<fn(K)>,
+}
+
+impl<K> fmt::Debug for HeapKeyedStateBackend<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeapKeyedStateBackend")
+            .field("options", &self.options)
+            .field("states", &self.registered.values().map(|state| &state.meta).collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+impl<K: Key> HeapKeyedStateBackend<K> {
+    /// An empty backend.
+    pub fn new(options: BackendOptions) -> Self {
+        Self {
+            options,
+            registered: BTreeMap::new(),
+            restored: RestoredKeyedState::default(),
+            key: PhantomData,
+        }
+    }
+
+    /// How it was made.
+    pub fn options(&self) -> &BackendOptions {
+        &self.options
+    }
+
+    /// The state under this name: registered before with the same types, or made now and filled from the snapshot.
+    fn register<S: HeapState + 'static>(
+        &mut self,
+        meta: StateMeta,
+        make: impl FnOnce(&str, &BackendOptions) -> S,
+    ) -> Result<Rc<S>, StateError> {
+        if let Some(known) = self.registered.get(&meta.name) {
+            return match known.typed.clone().downcast::<S>() {
+                Ok(state) if known.meta == meta => Ok(state),
+                _ => Err(StateError::NameTaken {
+                    name: meta.name.clone(),
+                    registered: known.meta.to_string(),
+                    wanted: meta.to_string(),
+                }),
+            };
+        }
+        let state = Rc::new(make(&meta.name, &self.options));
+        if let Some(parts) = self.restored.states.get(&meta.name) {
+            for part in parts {
+                part.load(&meta, |chunk, migrate| state.load(chunk, migrate))?;
+            }
+            self.restored.states.remove(&meta.name);
+        }
+        let registered = Registered { state: state.clone(), typed: state.clone(), meta };
+        self.registered.insert(registered.meta.name.clone(), registered);
+        Ok(state)
+    }
+
+    fn table<V: Data>(&mut self, name: &str, kind: StateKind) -> Result<Rc<KeyedTable<K, V>>, StateError> {
+        let meta = StateMeta { name: name.into(), kind, namespace: <()>::schema(), value: V::schema() };
+        self.register(meta, KeyedTable::new)
+    }
+
+    /// See [`KeyedStateBackend::value`](crate::KeyedStateBackend::value).
+    pub fn value<V: Data>(&mut self, name: &str) -> Result<ValueState<V>, StateError> {
+        Ok(ValueState::new(self.table::<V>(name, StateKind::Value)?))
+    }
+
+    /// See [`KeyedStateBackend::list`](crate::KeyedStateBackend::list).
+    pub fn list<V: Data>(&mut self, name: &str) -> Result<ListState<V>, StateError> {
+        Ok(ListState::new(self.table::<Vec<V>>(name, StateKind::List)?))
+    }
+
+    /// See [`KeyedStateBackend::map`](crate::KeyedStateBackend::map).
+    pub fn map<MK: Key, MV: Data>(&mut self, name: &str) -> Result<MapState<MK, MV>, StateError> {
+        Ok(MapState::new(self.table::<MapEntries<MK, MV>>(name, StateKind::Map)?))
+    }
+
+    /// See [`KeyedStateBackend::reducing`](crate::KeyedStateBackend::reducing).
+    pub fn reducing<V: Data>(
+        &mut self,
+        name: &str,
+        reduce: impl Fn(&mut V, V) + 'static,
+    ) -> Result<ReducingState<V>, StateError> {
+        Ok(ReducingState::new(self.table::<V>(name, StateKind::Reducing)?, Rc::new(reduce)))
+    }
+
+    /// See [`KeyedStateBackend::aggregating`](crate::KeyedStateBackend::aggregating).
+    pub fn aggregating<A: Aggregate>(
+        &mut self,
+        name: &str,
+        aggregate: A,
+    ) -> Result<AggregatingState<A::In, A::Out>, StateError> {
+        let store = self.table::<A::Acc>(name, StateKind::Aggregating)?;
+        Ok(AggregatingState::new(Rc::new(Fold { store, aggregate })))
+    }
+
+    /// See [`KeyedStateBackend::keyed_value`](crate::KeyedStateBackend::keyed_value).
+    pub fn keyed_value<V: Data>(&mut self, name: &str) -> Result<KeyedValue<K, V>, StateError> {
+        Ok(KeyedValue(self.table(name, StateKind::Value)?))
+    }
+
+    /// See [`KeyedStateBackend::namespaced`](crate::KeyedStateBackend::namespaced).
+    pub fn namespaced<N: Data + Ord + Copy, V: Data>(
+        &mut self,
+        name: &str,
+    ) -> Result<NamespacedValue<K, N, V>, StateError> {
+        let meta = StateMeta {
+            name: name.into(),
+            kind: StateKind::Value,
+            namespace: N::schema(),
+            value: V::schema(),
+        };
+        Ok(NamespacedValue(self.register(meta, NamespacedTable::new)?))
+    }
+
+    /// See [`KeyedStateBackend::timers`](crate::KeyedStateBackend::timers).
+    pub fn timers<N: Data + Ord + Copy>(
+        &mut self,
+        name: &str,
+        domain: TimeDomain,
+    ) -> Result<Timers<K, N>, StateError> {
+        let meta = StateMeta {
+            name: domain.state_name(name),
+            kind: domain.kind(),
+            namespace: N::schema(),
+            value: <()>::schema(),
+        };
+        Ok(Timers(self.register(meta, |_, options| TimerQueue::new(options.groups))?))
+    }
+
+    /// See [`KeyedStateBackend::freeze`](crate::KeyedStateBackend::freeze).
+    pub fn freeze(&mut self) -> Result<FrozenKeyedState, StateError> {
+        let mut header = Header {
+            key: K::schema(),
+            max_parallelism: self.options.groups.max_parallelism(),
+            states: Vec::new(),
+        };
+        let mut runs = Vec::new();
+        for known in self.registered.values() {
+            known.state.freeze(header.states.len() as u16, &mut runs)?;
+            header.states.push(known.meta.clone());
+        }
+        for part in self.restored.states.values().flatten() {
+            let state = match header.states.iter().position(|known| *known == part.meta) {
+                Some(at) => at,
+                None => {
+                    header.states.push(part.meta.clone());
+                    header.states.len() - 1
+                }
+            };
+            runs.push(Run { state: state as u16, namespace: Vec::new(), entries: part.carried() });
+        }
+        Ok(FrozenKeyedState { header, range: self.options.range, runs })
+    }
+
+    /// See [`KeyedStateBackend::restore`](crate::KeyedStateBackend::restore).
+    pub fn restore(
+        &mut self,
+        handles: &[KeyedStateHandle],
+        store: &dyn SnapshotStore,
+    ) -> Result<(), StateError> {
+        let restored =
+            RestoredKeyedState::read::<K>(handles, store, self.options.groups, self.options.range)?;
+        self.take_over(restored)
+    }
+
+    /// See [`KeyedStateBackend::take_over`](crate::KeyedStateBackend::take_over).
+    pub fn take_over(&mut self, restored: RestoredKeyedState) -> Result<(), StateError> {
+        for (name, parts) in restored.states {
+            match self.registered.get(&name) {
+                Some(known) => {
+                    for part in &parts {
+                        part.load(&known.meta, |chunk, migrate| known.state.load(chunk, migrate))?;
+                    }
+                }
+                None => self.restored.states.entry(name).or_default().extend(parts),
+            }
+        }
+        Ok(())
+    }
+
+    /// See [`KeyedStateBackend::unregistered`](crate::KeyedStateBackend::unregistered).
+    pub fn unregistered(&self) -> Vec<String> {
+        self.restored.states.keys().cloned().collect()
+    }
+
+    /// See [`KeyedStateBackend::state_sizes`](crate::KeyedStateBackend::state_sizes).
+    pub fn state_sizes(&self) -> Vec<StateSize> {
+        self.registered
+            .values()
+            .map(|known| {
+                let (entries, memory_bytes) = known.state.size();
+                StateSize { name: known.meta.name.clone(), kind: known.meta.kind, entries, memory_bytes }
+            })
+            .collect()
+    }
+}

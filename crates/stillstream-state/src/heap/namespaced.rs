@@ -1,0 +1,241 @@
+//! State with a namespace: namespace -> key -> value. Windows use it, with the window as the namespace.
+
+use std::cell::{Ref, RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stillstream_types::KeyHash;
+
+use super::HeapState;
+use super::cells::{Cells, read_entry};
+use crate::StateError;
+use crate::backend::BackendOptions;
+use crate::data::{Data, DecodeError, Key, Schema};
+use crate::snapshot::{Chunk, Run};
+use crate::table::KeyAt;
+
+type Namespaces<N, K, V> = BTreeMap<N, Cells<K, V>>;
+
+/// One state: a table per namespace.
+#[derive(Debug)]
+pub(crate) struct NamespacedTable<K, N, V> {
+    name: String,
+    options: BackendOptions,
+    namespaces: RefCell<Namespaces<N, K, V>>,
+}
+
+impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedTable<K, N, V> {
+    pub fn new(name: &str, options: &BackendOptions) -> Self {
+        Self { name: name.into(), options: *options, namespaces: RefCell::default() }
+    }
+
+    fn in_use(&self) -> StateError {
+        StateError::InUse { name: self.name.clone() }
+    }
+
+    fn read(&self) -> Result<Ref<'_, Namespaces<N, K, V>>, StateError> {
+        self.namespaces.try_borrow().map_err(|_| self.in_use())
+    }
+
+    fn write(&self) -> Result<RefMut<'_, Namespaces<N, K, V>>, StateError> {
+        self.namespaces.try_borrow_mut().map_err(|_| self.in_use())
+    }
+}
+
+impl<K: Key, N: Data + Ord + Copy, V: Data> HeapState for NamespacedTable<K, N, V> {
+    fn freeze(&self, state: u16, runs: &mut Vec<Run>) -> Result<(), StateError> {
+        for (namespace, cells) in self.write()?.iter_mut().filter(|(_, cells)| cells.len() > 0) {
+            let mut bytes = Vec::new();
+            namespace.encode(&mut bytes);
+            let entries = cells.freeze(&bytes);
+            runs.push(Run { state, namespace: bytes, entries });
+        }
+        Ok(())
+    }
+
+    fn load(&self, chunk: &Chunk, migrate: Option<&Schema>) -> Result<(), DecodeError> {
+        let mut namespaces = self.namespaces.borrow_mut();
+        chunk.decode(|namespace: &N, input| {
+            let (hash, key, value) = read_entry(chunk.group, self.options.groups, migrate, input)?;
+            let cells = namespaces.entry(*namespace).or_insert_with(|| Cells::new(&self.options));
+            cells.insert(hash, &key, value);
+            Ok(())
+        })
+    }
+
+    fn size(&self) -> (usize, usize) {
+        self.namespaces.try_borrow().map_or((0, 0), |namespaces| {
+            namespaces
+                .values()
+                .fold((0, 0), |(len, bytes), cells| (len + cells.len(), bytes + cells.memory_bytes()))
+        })
+    }
+}
+
+/// Value state by namespace and key, with the key's type known.
+///
+/// A namespace with no key left is gone.
+#[derive(Debug)]
+pub struct NamespacedValue<K, N, V>(pub(crate) Rc<NamespacedTable<K, N, V>>);
+
+impl<K, N, V> Clone for NamespacedValue<K, N, V> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
+    /// A copy of a key's value in a namespace.
+    pub fn get(&self, namespace: N, hash: KeyHash, key: &K) -> Result<Option<V>, StateError> {
+        self.with(namespace, hash, key, |value| value.cloned())
+    }
+
+    /// Looks at a key's value in a namespace without copying it.
+    pub fn with<R>(
+        &self,
+        namespace: N,
+        hash: KeyHash,
+        key: &K,
+        f: impl FnOnce(Option<&V>) -> R,
+    ) -> Result<R, StateError> {
+        Ok(f(self.0.read()?.get(&namespace).and_then(|cells| cells.get(hash, key))))
+    }
+
+    /// Changes a key's value in place, made by `init` if there is none.
+    #[inline]
+    pub fn update<R>(
+        &self,
+        namespace: N,
+        hash: KeyHash,
+        key: &K,
+        init: impl FnOnce() -> V,
+        f: impl FnOnce(&mut V) -> R,
+    ) -> Result<R, StateError> {
+        let mut namespaces = self.0.write()?;
+        let cells = namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.0.options));
+        Ok(f(cells.get_or_insert_with(hash, key, init)))
+    }
+
+    /// [`update`](Self::update) for a batch of records of one namespace: record `i` has hash `hashes[i]` and the key that
+    /// `keys` gives for `i`. A new key gets `init()`; then `f(i, value)`.
+    #[inline]
+    pub fn update_batch(
+        &self,
+        namespace: N,
+        hashes: &[KeyHash],
+        keys: &(impl KeyAt<K> + ?Sized),
+        init: impl FnMut() -> V,
+        f: impl FnMut(usize, &mut V),
+    ) -> Result<(), StateError> {
+        if hashes.is_empty() {
+            return Ok(());
+        }
+        let mut namespaces = self.0.write()?;
+        let cells = namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.0.options));
+        cells.update_batch(hashes, keys, init, f);
+        Ok(())
+    }
+
+    /// Sets a key's value in a namespace.
+    pub fn insert(&self, namespace: N, hash: KeyHash, key: &K, value: V) -> Result<(), StateError> {
+        let mut namespaces = self.0.write()?;
+        namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.0.options)).insert(hash, key, value);
+        Ok(())
+    }
+
+    /// Takes a key's value out of a namespace.
+    pub fn remove(&self, namespace: N, hash: KeyHash, key: &K) -> Result<Option<V>, StateError> {
+        let mut namespaces = self.0.write()?;
+        let Some(cells) = namespaces.get_mut(&namespace) else { return Ok(None) };
+        let value = cells.remove(hash, key);
+        if cells.len() == 0 {
+            namespaces.remove(&namespace);
+        }
+        Ok(value)
+    }
+
+    /// Asks the processor for the memory that a look-up will need.
+    #[inline(always)]
+    pub fn prefetch(&self, namespace: N, hash: KeyHash) {
+        if let Some(cells) = self.0.namespaces.try_borrow().ok().as_ref().and_then(|n| n.get(&namespace)) {
+            cells.prefetch(hash);
+        }
+    }
+
+    /// All namespaces that hold a key, ascending.
+    pub fn namespaces(&self) -> Result<Vec<N>, StateError> {
+        Ok(self.0.read()?.keys().copied().collect())
+    }
+
+    /// How many keys a namespace holds.
+    pub fn len(&self, namespace: N) -> Result<usize, StateError> {
+        Ok(self.0.read()?.get(&namespace).map_or(0, Cells::len))
+    }
+
+    /// Whether a namespace holds no key.
+    pub fn is_empty(&self, namespace: N) -> Result<bool, StateError> {
+        self.len(namespace).map(|len| len == 0)
+    }
+
+    /// Starts taking all entries out of a namespace, in slices. Entries that are not taken yet are still state: they are
+    /// in a snapshot that comes between two slices, and stay when the walk is dropped.
+    pub fn take_namespace(&self, namespace: N) -> Result<NamespaceWalk<K, N, V>, StateError> {
+        self.walk(namespace, true)
+    }
+
+    /// Starts reading all entries of a namespace, in slices, and leaves them there.
+    pub fn read_namespace(&self, namespace: N) -> Result<NamespaceWalk<K, N, V>, StateError> {
+        self.walk(namespace, false)
+    }
+
+    fn walk(&self, namespace: N, take: bool) -> Result<NamespaceWalk<K, N, V>, StateError> {
+        let mut keys = Vec::new();
+        if let Some(cells) = self.0.read()?.get(&namespace) {
+            keys.reserve_exact(cells.len());
+            cells.for_each(|key, _| keys.push((key.key_hash(self.0.options.groups), key.clone())));
+        }
+        Ok(NamespaceWalk { table: self.0.clone(), namespace, take, keys: keys.into_iter() })
+    }
+}
+
+/// A walk over the entries that a namespace had when the walk began, in slices.
+#[derive(Debug)]
+pub struct NamespaceWalk<K, N, V> {
+    table: Rc<NamespacedTable<K, N, V>>,
+    namespace: N,
+    take: bool,
+    keys: std::vec::IntoIter<(KeyHash, K)>,
+}
+
+impl<K: Key, N: Data + Ord + Copy, V: Data> NamespaceWalk<K, N, V> {
+    /// Appends at most `limit` more entries to `out`, and says whether there may be more. An entry that was removed
+    /// since the walk began is left out.
+    pub fn next_slice(&mut self, limit: usize, out: &mut Vec<(KeyHash, K, V)>) -> Result<bool, StateError> {
+        let mut namespaces = self.table.write()?;
+        let Some(cells) = namespaces.get_mut(&self.namespace) else {
+            self.keys = Vec::new().into_iter();
+            return Ok(false);
+        };
+        for (hash, key) in self.keys.by_ref().take(limit) {
+            let value = match self.take {
+                true => cells.remove(hash, &key),
+                false => cells.get(hash, &key).cloned(),
+            };
+            out.extend(value.map(|value| (hash, key, value)));
+        }
+        if cells.len() == 0 {
+            namespaces.remove(&self.namespace);
+        }
+        Ok(self.keys.len() > 0)
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> N {
+        self.namespace
+    }
+
+    /// How many entries are left at most.
+    pub fn remaining(&self) -> usize {
+        self.keys.len()
+    }
+}

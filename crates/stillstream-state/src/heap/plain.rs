@@ -1,0 +1,93 @@
+//! [`PlainTable`]: an ordinary hash map, whose freeze encodes everything at once. For synchronous snapshots.
+
+use std::mem::size_of;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use stillstream_types::{KeyGroup, KeyHash};
+
+use crate::snapshot::{FrozenRun, RunWriter};
+use crate::{Data, Key};
+
+/// Key to value.
+#[derive(Debug)]
+pub(crate) struct PlainTable<K, V>(HashTable<(KeyHash, K, V)>);
+
+/// The map takes its bucket from the lower bits and its tag from the upper ones; a key hash has its group there.
+#[inline(always)]
+fn spread(hash: KeyHash) -> u64 {
+    hash.bits() | (hash.bits() >> 32) << 48
+}
+
+impl<K: Key, V: Data> PlainTable<K, V> {
+    pub fn new() -> Self {
+        Self(HashTable::new())
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn get(&self, hash: KeyHash, key: &K) -> Option<&V> {
+        self.0.find(spread(hash), |e| e.0 == hash && e.1 == *key).map(|e| &e.2)
+    }
+
+    pub fn get_mut(&mut self, hash: KeyHash, key: &K) -> Option<&mut V> {
+        self.0.find_mut(spread(hash), |e| e.0 == hash && e.1 == *key).map(|e| &mut e.2)
+    }
+
+    pub fn get_or_insert_with(&mut self, hash: KeyHash, key: &K, make: impl FnOnce() -> V) -> &mut V {
+        let entry = self.0.entry(spread(hash), |e| e.0 == hash && e.1 == *key, |e| spread(e.0));
+        &mut entry.or_insert_with(|| (hash, key.clone(), make())).into_mut().2
+    }
+
+    pub fn insert(&mut self, hash: KeyHash, key: &K, value: V) {
+        match self.0.entry(spread(hash), |e| e.0 == hash && e.1 == *key, |e| spread(e.0)) {
+            Entry::Occupied(mut entry) => entry.get_mut().2 = value,
+            Entry::Vacant(entry) => {
+                entry.insert((hash, key.clone(), value));
+            }
+        }
+    }
+
+    pub fn remove(&mut self, hash: KeyHash, key: &K) -> Option<V> {
+        let entry = self.0.find_entry(spread(hash), |e| e.0 == hash && e.1 == *key).ok()?;
+        Some(entry.remove().0.2)
+    }
+
+    pub fn for_each(&self, mut f: impl FnMut(&K, &V)) {
+        self.0.iter().for_each(|(_, key, value)| f(key, value));
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<(KeyHash, K, V)>()
+    }
+
+    /// Encodes everything now.
+    pub fn freeze(&self, namespace: &[u8]) -> Box<dyn FrozenRun> {
+        let mut entries: Vec<&(KeyHash, K, V)> = self.0.iter().collect();
+        entries.sort_unstable_by_key(|e| e.0.group());
+        let groups = entries.chunk_by(|a, b| a.0.group() == b.0.group()).map(|entries| {
+            let mut bytes = namespace.to_vec();
+            for (_, key, value) in entries {
+                key.encode(&mut bytes);
+                value.encode(&mut bytes);
+            }
+            (entries[0].0.group(), entries.len() as u32, bytes)
+        });
+        Box::new(Encoded(groups.collect()))
+    }
+}
+
+/// Entries that are encoded already, by key group.
+struct Encoded(Vec<(KeyGroup, u32, Vec<u8>)>);
+
+impl FrozenRun for Encoded {
+    fn len(&self) -> usize {
+        self.0.iter().map(|(_, count, _)| *count as usize).sum()
+    }
+
+    fn write(&self, out: &mut RunWriter<'_>) {
+        self.0.iter().for_each(|(group, count, bytes)| out.raw(*group, *count, bytes));
+    }
+}

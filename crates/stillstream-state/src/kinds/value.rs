@@ -1,0 +1,122 @@
+//! [`ValueState`]: one value per key.
+
+use std::fmt;
+use std::rc::Rc;
+
+use super::{CurrentKey, Keyed};
+use crate::StateError;
+
+/// What a backend offers for one value per key.
+pub(crate) trait ValueStore<V> {
+    fn get(&self, key: CurrentKey<'_>) -> Result<Option<V>, StateError>;
+    fn read(&self, key: CurrentKey<'_>, f: &mut dyn FnMut(Option<&V>)) -> Result<(), StateError>;
+    fn set(&self, key: CurrentKey<'_>, value: V) -> Result<(), StateError>;
+    fn update(
+        &self,
+        key: CurrentKey<'_>,
+        init: &mut dyn FnMut() -> V,
+        f: &mut dyn FnMut(&mut V),
+    ) -> Result<(), StateError>;
+    fn clear(&self, key: CurrentKey<'_>) -> Result<(), StateError>;
+}
+
+/// One value per key.
+///
+/// ```
+/// use stillstream_state::{BackendOptions, CurrentKey, Key, KeyedStateBackend};
+/// use stillstream_types::KeyGroups;
+///
+/// let groups = KeyGroups::new(128);
+/// let mut backend = KeyedStateBackend::<String>::heap(BackendOptions::new(groups, groups.all()));
+/// let seen = backend.value::<u64>("seen")?;
+///
+/// let key = "JFK".to_string();
+/// let ctx = CurrentKey::new(&key, key.key_hash(groups)); // a function's context knows its key
+/// seen.set(&ctx, 1)?;
+/// seen.update(&ctx, || 0, |n| *n += 1)?;
+/// assert_eq!(seen.get(&ctx)?, Some(2));
+/// # Ok::<(), stillstream_state::StateError>(())
+/// ```
+pub struct ValueState<V>(Rc<dyn ValueStore<V>>);
+
+impl<V> ValueState<V> {
+    pub(crate) fn new(store: Rc<dyn ValueStore<V>>) -> Self {
+        Self(store)
+    }
+
+    /// A copy of the key's value.
+    #[inline]
+    pub fn get<C: Keyed + ?Sized>(&self, ctx: &C) -> Result<Option<V>, StateError> {
+        self.0.get(ctx.current_key())
+    }
+
+    /// Looks at the key's value without copying it.
+    pub fn with<C: Keyed + ?Sized, R>(
+        &self,
+        ctx: &C,
+        f: impl FnOnce(Option<&V>) -> R,
+    ) -> Result<R, StateError> {
+        read_once(&*self.0, ctx.current_key(), f)
+    }
+
+    /// Sets the key's value.
+    #[inline]
+    pub fn set<C: Keyed + ?Sized>(&self, ctx: &C, value: V) -> Result<(), StateError> {
+        self.0.set(ctx.current_key(), value)
+    }
+
+    /// Changes the key's value in place, made by `init` if there is none: one look-up.
+    #[inline]
+    pub fn update<C: Keyed + ?Sized, R>(
+        &self,
+        ctx: &C,
+        init: impl FnOnce() -> V,
+        f: impl FnOnce(&mut V) -> R,
+    ) -> Result<R, StateError> {
+        update_once(&*self.0, ctx.current_key(), init, f)
+    }
+
+    /// Forgets the key's value.
+    pub fn clear<C: Keyed + ?Sized>(&self, ctx: &C) -> Result<(), StateError> {
+        self.0.clear(ctx.current_key())
+    }
+}
+
+impl<V> Clone for ValueState<V> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<V> fmt::Debug for ValueState<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueState").finish_non_exhaustive()
+    }
+}
+
+/// `read` for a function that runs once and gives something back.
+pub(crate) fn read_once<V, R>(
+    store: &(impl ValueStore<V> + ?Sized),
+    key: CurrentKey<'_>,
+    f: impl FnOnce(Option<&V>) -> R,
+) -> Result<R, StateError> {
+    let (mut f, mut result) = (Some(f), None);
+    store.read(key, &mut |value| result = f.take().map(|f| f(value)))?;
+    Ok(result.expect("a store calls the function once when it reports success"))
+}
+
+/// `update` for functions that run once and give something back.
+pub(crate) fn update_once<V, R>(
+    store: &(impl ValueStore<V> + ?Sized),
+    key: CurrentKey<'_>,
+    init: impl FnOnce() -> V,
+    f: impl FnOnce(&mut V) -> R,
+) -> Result<R, StateError> {
+    let (mut init, mut f, mut result) = (Some(init), Some(f), None);
+    store.update(
+        key,
+        &mut || init.take().expect("a store makes the value at most once")(),
+        &mut |value| result = f.take().map(|f| f(value)),
+    )?;
+    Ok(result.expect("a store calls the function once when it reports success"))
+}

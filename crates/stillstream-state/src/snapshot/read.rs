@@ -1,0 +1,245 @@
+//! Reading snapshots: only the sections of one's own key groups, each verified.
+//!
+//! Bytes are kept raw until their state is registered with its type. What is never registered goes into the next
+//! snapshots as it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stillstream_types::streams::SnapshotStore;
+use stillstream_types::{KeyGroup, KeyGroupRange, KeyGroupSection, KeyGroups, KeyedStateHandle};
+
+use super::header::{Header, path_of};
+use super::run::{FrozenRun, RunWriter};
+use crate::StateError;
+use crate::data::{Compatibility, Data, DecodeError, Key};
+use crate::meta::StateMeta;
+
+/// Adjacent sections are read together up to this size: 16 MiB.
+const READ_BYTES: u64 = 16 << 20;
+
+/// Entries of one state in one key group, as read.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk {
+    pub group: KeyGroup,
+    pub count: u32,
+    bytes: Arc<Vec<u8>>,
+    start: usize,
+    end: usize,
+}
+
+impl Chunk {
+    /// The namespace, then the entries.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Reads all entries: the namespace first, then `entry` as often as there are entries.
+    pub fn decode<N: Data>(
+        &self,
+        mut entry: impl FnMut(&N, &mut &[u8]) -> Result<(), DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let mut input = self.payload();
+        let namespace = N::decode(&mut input)?;
+        for _ in 0..self.count {
+            entry(&namespace, &mut input)?;
+        }
+        match input {
+            [] => Ok(()),
+            rest => Err(DecodeError::Invalid {
+                what: "chunk",
+                why: format!("{} bytes are left over", rest.len()),
+            }),
+        }
+    }
+}
+
+/// One state as one snapshot holds it.
+#[derive(Clone, Debug)]
+pub(crate) struct RestoredPart {
+    pub meta: StateMeta,
+    /// Where it was read, for errors.
+    pub path: Arc<str>,
+    pub chunks: Arc<Vec<Chunk>>,
+}
+
+impl RestoredPart {
+    /// Hands each chunk to `load`, with the stored schema if values must be migrated.
+    pub fn load(
+        &self,
+        wanted: &StateMeta,
+        mut load: impl FnMut(&Chunk, Option<&crate::Schema>) -> Result<(), DecodeError>,
+    ) -> Result<(), StateError> {
+        let migrate = match wanted.check(&self.meta)? {
+            Compatibility::AsIs => None,
+            _ => Some(&self.meta.value),
+        };
+        for chunk in self.chunks.iter() {
+            load(chunk, migrate).map_err(|error| StateError::Malformed {
+                path: self.path.to_string(),
+                part: format!("state `{}`, key group {}", wanted.name, chunk.group),
+                why: error.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The part as it is, for the next snapshot.
+    pub fn carried(&self) -> Box<dyn FrozenRun> {
+        let mut chunks = self.chunks.as_ref().clone();
+        chunks.sort_by_key(|chunk| chunk.group);
+        Box::new(Carried(chunks))
+    }
+}
+
+struct Carried(Vec<Chunk>);
+
+impl FrozenRun for Carried {
+    fn len(&self) -> usize {
+        self.0.iter().map(|chunk| chunk.count as usize).sum()
+    }
+
+    fn write(&self, out: &mut RunWriter<'_>) {
+        self.0.iter().for_each(|chunk| out.raw(chunk.group, chunk.count, chunk.payload()));
+    }
+}
+
+/// Keyed state as read from snapshots, verified but not decoded. Made on the snapshot pool, taken over by a backend.
+#[derive(Clone, Debug, Default)]
+pub struct RestoredKeyedState {
+    pub(crate) states: BTreeMap<String, Vec<RestoredPart>>,
+}
+
+impl RestoredKeyedState {
+    /// Reads the sections of `range` from all handles and verifies them. Blocks.
+    pub fn read<K: Key>(
+        handles: &[KeyedStateHandle],
+        store: &dyn SnapshotStore,
+        groups: KeyGroups,
+        range: KeyGroupRange,
+    ) -> Result<Self, StateError> {
+        let mut restored = Self::default();
+        for handle in handles {
+            let header = read_header(handle, store)?;
+            let path: Arc<str> = path_of(handle).into();
+            if header.max_parallelism != groups.max_parallelism() {
+                return Err(StateError::MaxParallelism {
+                    path: path.to_string(),
+                    stored: header.max_parallelism,
+                    wanted: groups.max_parallelism(),
+                });
+            }
+            if K::schema().compatible_with(&header.key) != Compatibility::AsIs {
+                return Err(StateError::KeyIncompatible {
+                    names: header.names(),
+                    stored: header.key.to_string(),
+                    wanted: K::schema().to_string(),
+                });
+            }
+            let mut chunks: Vec<Vec<Chunk>> = vec![Vec::new(); header.states.len()];
+            for_each_chunk(handle, store, range, header.states.len(), |state, chunk| {
+                chunks[state].push(chunk)
+            })?;
+            for (meta, chunks) in header.states.into_iter().zip(chunks) {
+                let parts = restored.states.entry(meta.name.clone()).or_default();
+                parts.push(RestoredPart { meta, path: path.clone(), chunks: Arc::new(chunks) });
+            }
+        }
+        Ok(restored)
+    }
+
+    /// The states that were found.
+    pub fn states(&self) -> impl Iterator<Item = &StateMeta> {
+        self.states.values().filter_map(|parts| parts.first()).map(|part| &part.meta)
+    }
+}
+
+fn failed(handle: &KeyedStateHandle) -> impl Fn(std::io::Error) -> StateError + '_ {
+    move |source| StateError::Io { what: format!("reading the snapshot `{}`", path_of(handle)), source }
+}
+
+/// Reads and verifies the header.
+pub(super) fn read_header(
+    handle: &KeyedStateHandle,
+    store: &dyn SnapshotStore,
+) -> Result<Header, StateError> {
+    let bytes = store.read(&handle.stream, 0, handle.header_len).map_err(failed(handle))?;
+    verify(handle, "its header", handle.header_crc32c, &bytes)?;
+    Header::from_bytes(&bytes, path_of(handle))
+}
+
+fn verify(
+    handle: &KeyedStateHandle,
+    part: impl ToString,
+    expected: u32,
+    bytes: &[u8],
+) -> Result<(), StateError> {
+    let found = crc32c::crc32c(bytes);
+    match found == expected {
+        true => Ok(()),
+        false => {
+            Err(StateError::Corrupt { path: path_of(handle).into(), part: part.to_string(), expected, found })
+        }
+    }
+}
+
+/// Reads the sections of `range`, verifies them and hands out their chunks, each with its state's place in the header.
+pub(super) fn for_each_chunk(
+    handle: &KeyedStateHandle,
+    store: &dyn SnapshotStore,
+    range: KeyGroupRange,
+    states: usize,
+    mut found: impl FnMut(usize, Chunk),
+) -> Result<(), StateError> {
+    let wanted: Vec<&KeyGroupSection> = handle.sections.iter().filter(|s| range.contains(s.group)).collect();
+    let mut rest = wanted.as_slice();
+    while let Some(first) = rest.first() {
+        // as many of the next sections as lie side by side
+        let (mut taken, mut len) = (1, first.len);
+        while let Some(next) = rest.get(taken) {
+            if next.offset != first.offset + len || len + next.len > READ_BYTES {
+                break;
+            }
+            len += next.len;
+            taken += 1;
+        }
+        let bytes = Arc::new(store.read(&handle.stream, first.offset, len).map_err(failed(handle))?);
+        for section in &rest[..taken] {
+            let start = (section.offset - first.offset) as usize;
+            let part = format!("key group {}", section.group);
+            let content = bytes.get(start..start + section.len as usize).unwrap_or_default();
+            verify(handle, &part, section.crc32c, content)?;
+            cut(content, states, |state, count, at, len| {
+                let (start, group) = (start + at, section.group);
+                found(state, Chunk { group, count, bytes: bytes.clone(), start, end: start + len });
+            })
+            .map_err(|e| StateError::Malformed {
+                path: path_of(handle).into(),
+                part,
+                why: e.to_string(),
+            })?;
+        }
+        rest = &rest[taken..];
+    }
+    Ok(())
+}
+
+/// Cuts a section into chunks: state, count, start and length of the payload.
+fn cut(
+    section: &[u8],
+    states: usize,
+    mut found: impl FnMut(usize, u32, usize, usize),
+) -> Result<(), DecodeError> {
+    let mut input = section;
+    while !input.is_empty() {
+        let (state, count, len) =
+            (u16::decode(&mut input)? as usize, u32::decode(&mut input)?, u32::decode(&mut input)? as usize);
+        if state >= states {
+            return Err(DecodeError::Invalid { what: "chunk", why: format!("state {state} of {states}") });
+        }
+        let at = section.len() - input.len();
+        input = input.split_at_checked(len).ok_or(DecodeError::Short { what: "chunk" })?.1;
+        found(state, count, at, len);
+    }
+    Ok(())
+}
