@@ -13,6 +13,8 @@ use stillstream_types::{
 pub struct RestoredState {
     /// The checkpoint.
     pub checkpoint: CheckpointId,
+    /// Where a snapshot of another job lies; `None` for one of the job's own.
+    pub location: Option<String>,
     /// By operator and subtask.
     pub operators: BTreeMap<OperatorId, BTreeMap<SubtaskIndex, OperatorSubtaskState>>,
 }

@@ -19,6 +19,7 @@ pub mod clock;
 pub mod control;
 pub mod exchange;
 pub mod flow;
+pub mod job;
 pub mod metrics;
 pub mod operator;
 pub mod plan;

@@ -20,8 +20,8 @@ use crate::shared::ReportSink;
 pub trait SnapshotStores: Send + Sync + fmt::Debug {
     /// The store for what `label` (a subtask) writes for a checkpoint.
     fn store(&self, checkpoint: CheckpointId, label: &str) -> Result<Box<dyn SnapshotStore>>;
-    /// A store that reads what earlier checkpoints wrote.
-    fn reader(&self) -> Arc<dyn SnapshotStore>;
+    /// A store that reads what earlier checkpoints of the job wrote, or a snapshot of another job at `location`.
+    fn reader(&self, location: Option<&str>) -> Result<Arc<dyn SnapshotStore>>;
 }
 
 /// The asynchronous part of one task's snapshot.

@@ -67,8 +67,8 @@ impl Inbox {
     }
 
     /// Says which thread to wake.
-    pub fn bind_current_thread(&self) {
-        *self.thread.lock() = Some(std::thread::current());
+    pub fn bind(&self, thread: std::thread::Thread) {
+        *self.thread.lock() = Some(thread);
     }
 }
 
@@ -92,10 +92,12 @@ fn open_chain(
     info: &OperatorInfo,
 ) -> Result<Chain> {
     let mut chain = Chain::new();
+    let store =
+        context.stores.reader(spec.restored.as_ref().and_then(|restored| restored.location.as_deref()))?;
     for (at, operator) in task.chain.iter().enumerate() {
         let restored = |id: &OperatorId| {
             let state = spec.restored.as_ref()?.operators.get(id)?;
-            state.get(&info.subtask.index).cloned()
+            state.get(&info.subtask.index).filter(|state| !state.is_empty()).cloned()
         };
         let mut open = OpenContext {
             name: operator.name.clone(),
@@ -105,7 +107,7 @@ fn open_chain(
             key_groups: operator.key_groups,
             restored: restored(&operator.id),
             restored_checkpoint: spec.restored.as_ref().map(|restored| restored.checkpoint),
-            store: context.stores.reader(),
+            store: store.clone(),
             asynchronous_snapshots: context.settings.asynchronous_snapshots,
             checkpointing: context.settings.checkpointing,
             generation: spec.generation.0,

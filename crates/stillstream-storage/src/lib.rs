@@ -1,1 +1,62 @@
-//! Stillstream: storage.
+//! Checkpoint storage of Stillstream: where snapshots lie, what `_metadata` looks like, and the register that says which
+//! checkpoint is the newest.
+//!
+//! ```text
+//! <dir>/<job id>/.lock                        held by the live process that owns the job (local disk)
+//!               /register/register-<version>  the one truth; changed by compare-and-set
+//!               /chk-<n>/_metadata            everything that is needed to restore; written last, atomically
+//!               /chk-<n>/<file>               state of one subtask
+//!               /shared/                      files that several checkpoints use
+//!               /taskowned/                   files that the JobManager never deletes
+//! ```
+//!
+//! All calls block. Make them on the snapshot pool, on a thread of your own or in `spawn_blocking`, never on a worker.
+//!
+//! Paths within handles are relative to the *anchor*, the job's directory (`<dir>/<job id>`): a job directory that was
+//! moved or copied as a whole stays readable.
+//!
+//! | module | what is inside |
+//! |---|---|
+//! | [`checkpoint`] | [`CheckpointStorage`] and [`JobStorage`]: the layout above |
+//! | [`snapshot`] | streams of state: inline below a threshold, files above |
+//! | [`retained`] | reading a checkpoint at a path that a user names |
+//! | [`metadata`] | the format of `_metadata` |
+//! | [`register`] | the register and its compare-and-set |
+//! | [`lease`] | the right of one generation to write the register |
+//! | [`cleanup`] | deleting: idempotent, and refusing when unsure |
+//! | [`verify`] | does everything that a checkpoint names exist, whole? |
+//! | [`store`] | the low-level door that a disk or an object store implements |
+//! | [`local`], [`object`] | the two implementations |
+
+pub mod checkpoint;
+pub mod cleanup;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod error;
+mod frame;
+pub mod lease;
+pub mod local;
+pub mod location;
+pub mod metadata;
+pub mod object;
+pub mod options;
+mod proto;
+pub mod register;
+pub mod retained;
+mod salvage;
+pub mod snapshot;
+pub mod store;
+pub mod verify;
+
+pub use checkpoint::{CheckpointStorage, JobStorage};
+pub use cleanup::{DiscardReport, SweepReport};
+pub use error::{CasError, StorageError};
+pub use lease::Lease;
+pub use local::LocalStore;
+pub use location::Location;
+pub use object::ObjectBlobStore;
+pub use options::StorageOptions;
+pub use register::{Loaded, Register, Version};
+pub use retained::RetainedCheckpoint;
+pub use store::BlobStore;
+pub use verify::VerifyMode;

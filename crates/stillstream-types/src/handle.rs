@@ -257,4 +257,7 @@ pub struct RegisterRecord {
     pub last_checkpoint_id: CheckpointId,
     /// Retained checkpoints, oldest first.
     pub completed: Vec<CompletedRef>,
+    /// Checkpoints of earlier, cancelled runs that their owner asked to keep. Never restored from by themselves, and
+    /// never deleted by the system.
+    pub retained: Vec<CompletedRef>,
 }

@@ -10,9 +10,11 @@
 //! | [`handle`] | what a task hands to the coordinator: where its state lies |
 //! | [`streams`] | the narrow door through which a snapshot is written and read |
 //! | [`config`] | Flink's configuration keys, typed and checked |
+//! | [`crash`] | places where a test may make the process die |
 //! | [`error`] | [`Error`], the one error type of users' code |
 
 pub mod config;
+pub mod crash;
 pub mod error;
 pub mod handle;
 pub mod ids;

@@ -1,0 +1,162 @@
+use super::*;
+use stillstream_types::JobId;
+
+fn record(generation: u64, completed: &[u64]) -> RegisterRecord {
+    RegisterRecord {
+        job: JobId::from_name("job"),
+        job_name: "job".into(),
+        generation: Generation(generation),
+        outcome: JobOutcome::Running,
+        last_checkpoint_id: CheckpointId(9),
+        completed: completed.iter().map(|id| reference(*id)).collect(),
+        retained: Vec::new(),
+    }
+}
+
+fn reference(id: u64) -> CompletedRef {
+    CompletedRef { id: CheckpointId(id), path: format!("chk-{id}") }
+}
+
+const NOW: Duration = Duration::from_secs(5);
+
+/// A register at generation 2 with checkpoint 1 that writes `record` for `purpose`.
+fn writing(purpose: Purpose, record_: RegisterRecord) -> Register {
+    let mut register = Register::new(Some(record(2, &[1])));
+    let command = register.begin(purpose, Duration::ZERO, record_.clone());
+    let expected = Some(record(2, &[1]));
+    assert_eq!(command, Command::UpdateRegister { expected, record: record_ });
+    register
+}
+
+fn complete() -> Purpose {
+    Purpose::Complete(reference(2))
+}
+
+fn completing() -> Register {
+    writing(complete(), record(2, &[2]))
+}
+
+fn unknown(register: &mut Register) {
+    let settled = register.on_updated(RegisterOutcome::Unknown("timed out".into()), NOW);
+    assert!(matches!(settled, Settled::Open(Some(Command::ReadRegister), Some(_))));
+}
+
+#[test]
+fn a_written_record_is_durable_and_says_what_it_dropped() {
+    let mut register = completing();
+    let settled = register.on_updated(RegisterOutcome::Written, NOW);
+    assert_eq!(settled, Settled::Written(complete(), vec![reference(1)]));
+    assert_eq!(register.durable(), Some(&record(2, &[2])));
+}
+
+#[test]
+fn while_a_write_is_open_both_records_count_as_named() {
+    let mut register = completing();
+    unknown(&mut register);
+    let named: Vec<_> = register.named().map(|c| c.id.0).collect();
+    assert_eq!(named, [1, 2]);
+    assert!(register.is_writing(CheckpointId(2)));
+    assert_eq!(register.next(), None);
+}
+
+#[test]
+fn an_unknown_write_that_is_found_by_reading_has_happened() {
+    let mut register = completing();
+    unknown(&mut register);
+    let settled = register.on_read(Ok(Some(record(2, &[2]))), NOW);
+    assert_eq!(settled, Settled::Written(complete(), vec![reference(1)]));
+}
+
+#[test]
+fn an_unknown_write_that_is_not_found_is_repeated_and_may_no_longer_fail_for_sure() {
+    let mut register = completing();
+    unknown(&mut register);
+    let settled = register.on_read(Ok(Some(record(2, &[1]))), NOW);
+    assert!(matches!(settled, Settled::Open(Some(Command::UpdateRegister { .. }), None)));
+    // the first write may still arrive
+    let settled = register.on_updated(RegisterOutcome::Failed("refused".into()), NOW);
+    assert!(matches!(settled, Settled::Open(None, Some(_))));
+    assert_eq!(register.tick(NOW + RETRY), Some(Command::ReadRegister));
+    let settled = register.on_read(Ok(Some(record(2, &[2]))), NOW);
+    assert!(matches!(settled, Settled::Written(..)));
+}
+
+#[test]
+fn a_register_that_cannot_be_read_is_read_again_later() {
+    let mut register = completing();
+    unknown(&mut register);
+    assert!(matches!(register.on_read(Err("no route".into()), NOW), Settled::Open(None, Some(_))));
+    assert_eq!(register.tick(NOW), None);
+    assert_eq!(register.wake_at(Duration::from_secs(600)), Some(NOW + RETRY));
+    assert_eq!(register.tick(NOW + RETRY), Some(Command::ReadRegister));
+    assert_eq!(register.tick(NOW + RETRY), None);
+}
+
+#[test]
+fn a_sure_failure_ends_a_completion_but_a_claim_is_tried_again() {
+    let mut register = completing();
+    let failed = RegisterOutcome::Failed("full".into());
+    assert_eq!(register.on_updated(failed.clone(), NOW), Settled::Failed(complete(), "full".into()));
+    assert!(!register.is_writing(CheckpointId(2)));
+    let mut register = writing(Purpose::Claim, record(3, &[1]));
+    assert!(matches!(register.on_updated(failed, NOW), Settled::Open(None, Some(_))));
+    assert!(matches!(register.tick(NOW + RETRY), Some(Command::UpdateRegister { .. })));
+}
+
+#[test]
+fn a_higher_generation_fences() {
+    let mut register = completing();
+    assert_eq!(
+        register.on_updated(RegisterOutcome::Fenced(Generation(7)), NOW),
+        Settled::Fenced(Generation(7))
+    );
+    let mut register = completing();
+    unknown(&mut register);
+    assert_eq!(register.on_read(Ok(Some(record(3, &[1]))), NOW), Settled::Fenced(Generation(3)));
+}
+
+#[test]
+fn a_claim_that_lost_against_an_equal_claim_is_fenced_once_the_other_went_on() {
+    let mut register = writing(Purpose::Claim, record(3, &[1]));
+    unknown(&mut register);
+    assert_eq!(register.on_read(Ok(Some(record(3, &[1, 2]))), NOW), Settled::Fenced(Generation(3)));
+}
+
+#[test]
+fn a_claim_whose_owner_cannot_be_told_is_made_again_one_generation_higher() {
+    let mut register = writing(Purpose::Claim, record(3, &[1]));
+    unknown(&mut register);
+    assert_eq!(register.on_read(Ok(Some(record(3, &[1]))), NOW), Settled::Rebased);
+    assert_eq!(register.durable(), Some(&record(3, &[1])));
+    assert_eq!(register.next(), Some((Purpose::Claim, Duration::ZERO)));
+}
+
+#[test]
+fn a_claim_takes_in_what_the_former_leader_wrote_last() {
+    let mut register = writing(Purpose::Claim, record(3, &[1]));
+    unknown(&mut register);
+    assert_eq!(register.on_read(Ok(Some(record(2, &[5]))), NOW), Settled::Rebased);
+    assert_eq!(register.durable(), Some(&record(2, &[5])));
+}
+
+#[test]
+fn a_vanished_or_foreign_record_is_never_overwritten() {
+    for found in [None, Some(record(2, &[4])), Some(record(1, &[]))] {
+        let mut register = completing();
+        unknown(&mut register);
+        assert!(matches!(register.on_read(Ok(found), NOW), Settled::Broken(_)));
+    }
+}
+
+#[test]
+fn a_write_or_a_waiting_claim_that_stays_open_is_said_to_be_late() {
+    let deadline = Duration::from_secs(10);
+    let mut register = completing();
+    register.push(Purpose::Claim, NOW);
+    assert_eq!(register.overdue(NOW, deadline), None);
+    assert_eq!(register.overdue(deadline, deadline), Some(complete()));
+    assert_eq!(register.overdue(deadline, deadline), None);
+    assert_eq!(register.wake_at(deadline), Some(NOW + deadline));
+    assert_eq!(register.overdue(NOW + deadline, deadline), Some(Purpose::Claim));
+    assert_eq!(register.overdue(NOW + deadline, deadline), None);
+}

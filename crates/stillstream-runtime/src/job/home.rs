@@ -1,0 +1,211 @@
+//! Where a job's checkpoints live: a directory, or the JobManager's memory.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stillstream_checkpoint::{DiscardTarget, RegisterOutcome, WriteOutcome};
+use stillstream_storage::{JobStorage, Lease, RetainedCheckpoint, StorageError, StorageOptions};
+use stillstream_types::{CheckpointId, CheckpointMetadata, Error, ErrorKind, RegisterRecord, Result};
+
+use crate::snapshot_pool::SnapshotStores;
+
+/// Carries out what the coordinator wants done with storage. Calls block; they are made on IO threads.
+pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
+    /// The register as it was when this process claimed the job; the coordinator starts from it.
+    fn claimed(&self) -> Option<RegisterRecord>;
+    fn update_register(&self, expected: Option<RegisterRecord>, record: RegisterRecord) -> RegisterOutcome;
+    fn read_register(&self) -> Result<Option<RegisterRecord>, String>;
+    fn list_directories(&self) -> Vec<String>;
+    fn prepare(&self, id: CheckpointId, directory: &str) -> Result<(), String>;
+    fn write_metadata(&self, directory: &str, metadata: &CheckpointMetadata) -> WriteOutcome;
+    fn read_metadata(&self, directory: &str) -> Result<CheckpointMetadata>;
+    /// Metadata of a snapshot that the user named.
+    fn read_foreign(&self, location: &str) -> Result<CheckpointMetadata> {
+        let retained = RetainedCheckpoint::open(location, &StorageOptions::default())
+            .map_err(StorageError::into_error)?;
+        Ok(retained.metadata().clone())
+    }
+    /// "Not found" is success.
+    fn discard(&self, target: &DiscardTarget) -> Result<(), String>;
+    fn stores(&self) -> Arc<dyn SnapshotStores>;
+    /// For messages: where it is.
+    fn describe(&self) -> String;
+}
+
+/// Checkpoints in this process's memory: they survive failures of the job, not the end of the process.
+#[derive(Debug)]
+pub(crate) struct MemoryHome {
+    stores: Arc<dyn SnapshotStores>,
+    register: Mutex<Option<RegisterRecord>>,
+    metadata: Mutex<HashMap<String, CheckpointMetadata>>,
+}
+
+impl MemoryHome {
+    pub fn new(stores: Arc<dyn SnapshotStores>) -> Self {
+        Self { stores, register: Mutex::default(), metadata: Mutex::default() }
+    }
+}
+
+impl CheckpointHome for MemoryHome {
+    fn claimed(&self) -> Option<RegisterRecord> {
+        None
+    }
+
+    fn update_register(&self, expected: Option<RegisterRecord>, record: RegisterRecord) -> RegisterOutcome {
+        let mut register = self.register.lock();
+        if *register != expected {
+            return RegisterOutcome::Unknown("the register in memory holds another record".into());
+        }
+        *register = Some(record);
+        RegisterOutcome::Written
+    }
+
+    fn read_register(&self) -> Result<Option<RegisterRecord>, String> {
+        Ok(self.register.lock().clone())
+    }
+
+    fn list_directories(&self) -> Vec<String> {
+        self.metadata.lock().keys().cloned().collect()
+    }
+
+    fn prepare(&self, _: CheckpointId, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn write_metadata(&self, directory: &str, metadata: &CheckpointMetadata) -> WriteOutcome {
+        self.metadata.lock().insert(directory.to_string(), metadata.clone());
+        WriteOutcome::Written
+    }
+
+    fn read_metadata(&self, directory: &str) -> Result<CheckpointMetadata> {
+        self.metadata.lock().get(directory).cloned().ok_or_else(|| {
+            Error::new(
+                ErrorKind::CorruptSnapshot,
+                format!("checkpoint {directory} is not in the JobManager's memory"),
+            )
+        })
+    }
+
+    fn discard(&self, target: &DiscardTarget) -> Result<(), String> {
+        if let DiscardTarget::Directory(directory) = target {
+            self.metadata.lock().remove(directory);
+        }
+        Ok(())
+    }
+
+    fn stores(&self) -> Arc<dyn SnapshotStores> {
+        self.stores.clone()
+    }
+
+    fn describe(&self) -> String {
+        "the JobManager's memory".into()
+    }
+}
+
+/// Checkpoints in a directory or an object store: they survive the process.
+#[derive(Debug)]
+pub(crate) struct StorageHome {
+    storage: JobStorage,
+    lease: Mutex<Lease>,
+    claimed: RegisterRecord,
+    stores: Arc<dyn SnapshotStores>,
+}
+
+impl StorageHome {
+    /// Claims the job: from here on this process, and no other, may write its register.
+    ///
+    /// # Errors
+    /// If the directory cannot be used, or another live process has the job.
+    pub fn claim(
+        storage: JobStorage,
+        job_name: &str,
+        start_fresh: bool,
+        stores: Arc<dyn SnapshotStores>,
+    ) -> Result<Self> {
+        let lease = if start_fresh { storage.claim_fresh(job_name) } else { storage.claim(job_name) };
+        let lease = lease.map_err(StorageError::into_error)?;
+        let claimed = lease.record().clone();
+        Ok(Self { storage, lease: Mutex::new(lease), claimed, stores })
+    }
+}
+
+impl CheckpointHome for StorageHome {
+    fn claimed(&self) -> Option<RegisterRecord> {
+        Some(self.claimed.clone())
+    }
+
+    fn update_register(&self, expected: Option<RegisterRecord>, record: RegisterRecord) -> RegisterOutcome {
+        let mut lease = self.lease.lock();
+        if expected.as_ref() != Some(lease.record()) {
+            return RegisterOutcome::Unknown(
+                "the register holds another record than the coordinator expects".into(),
+            );
+        }
+        match lease.replace(&record) {
+            Ok(_) => RegisterOutcome::Written,
+            Err(StorageError::Fenced { found, .. }) => RegisterOutcome::Fenced(found),
+            Err(error) if error.is_indeterminate() => RegisterOutcome::Unknown(error.to_string()),
+            Err(error) => RegisterOutcome::Failed(error.to_string()),
+        }
+    }
+
+    fn read_register(&self) -> Result<Option<RegisterRecord>, String> {
+        // the lease reloads before its next write when it is unsure; reading through it keeps the two in step
+        let loaded = self.storage.load_register().map_err(|error| error.to_string())?;
+        Ok(loaded.map(|loaded| loaded.record))
+    }
+
+    fn list_directories(&self) -> Vec<String> {
+        self.storage.list_directories().unwrap_or_else(|error| {
+            tracing::warn!("leftovers are not cleaned up this time: {error}");
+            Vec::new()
+        })
+    }
+
+    fn prepare(&self, _: CheckpointId, _: &str) -> Result<(), String> {
+        // directories come into being with their first file
+        Ok(())
+    }
+
+    fn write_metadata(&self, _: &str, metadata: &CheckpointMetadata) -> WriteOutcome {
+        match self.storage.write_metadata(metadata) {
+            Ok(_) => WriteOutcome::Written,
+            Err(error) if error.is_indeterminate() => WriteOutcome::Unknown(error.to_string()),
+            Err(error) => WriteOutcome::Failed(error.to_string()),
+        }
+    }
+
+    fn read_metadata(&self, directory: &str) -> Result<CheckpointMetadata> {
+        self.storage.read_metadata(directory).map_err(StorageError::into_error)
+    }
+
+    fn discard(&self, target: &DiscardTarget) -> Result<(), String> {
+        let report = match target {
+            DiscardTarget::Directory(directory) => {
+                match stillstream_checkpoint::cleaner::checkpoint_of(directory) {
+                    Some(id) => self.storage.discard_checkpoint(id),
+                    None => {
+                        return Err(format!(
+                            "`{directory}` is not the directory of a checkpoint; it is left alone"
+                        ));
+                    }
+                }
+            }
+            DiscardTarget::Files(paths) => self.storage.discard_files(paths.iter().map(String::as_str)),
+        };
+        match report.failed.first() {
+            None => Ok(()),
+            Some(error) => Err(error.to_string()),
+        }
+    }
+
+    fn stores(&self) -> Arc<dyn SnapshotStores> {
+        self.stores.clone()
+    }
+
+    fn describe(&self) -> String {
+        self.storage.display()
+    }
+}

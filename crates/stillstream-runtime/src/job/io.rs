@@ -1,0 +1,87 @@
+//! Threads that carry out the coordinator's storage commands, so that the JobManager never blocks on IO.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use stillstream_types::Result;
+
+use super::manager::Message;
+
+type Job = Box<dyn FnOnce() -> Message + Send>;
+
+/// Two lanes: one for what a checkpoint waits for, one for deletions, which may hang without harm.
+pub(crate) struct IoThreads {
+    main: Option<mpsc::Sender<Job>>,
+    low: Option<mpsc::Sender<Job>>,
+    low_threads: Vec<std::thread::JoinHandle<()>>,
+    answers: mpsc::Sender<Message>,
+}
+
+impl fmt::Debug for IoThreads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IoThreads")
+    }
+}
+
+fn lane(
+    name: &str,
+    threads: usize,
+    answers: &mpsc::Sender<Message>,
+) -> Result<(mpsc::Sender<Job>, Vec<std::thread::JoinHandle<()>>)> {
+    let (sender, receiver) = mpsc::channel::<Job>();
+    let receiver = Arc::new(Mutex::new(receiver));
+    let mut handles = Vec::new();
+    for n in 0..threads {
+        let (receiver, answers) = (receiver.clone(), answers.clone());
+        let run = move || {
+            loop {
+                let job = receiver.lock().recv();
+                let Ok(job) = job else { return };
+                // the job has ended if nobody wants the answer
+                let _ = answers.send(job());
+            }
+        };
+        handles.push(std::thread::Builder::new().name(format!("{name}-{n}")).spawn(run)?);
+    }
+    Ok((sender, handles))
+}
+
+impl IoThreads {
+    pub fn start(answers: mpsc::Sender<Message>) -> Result<Self> {
+        let (main, _) = lane("checkpoint-io", 2, &answers)?;
+        let (low, low_threads) = lane("clean-up", 2, &answers)?;
+        Ok(Self { main: Some(main), low: Some(low), low_threads, answers })
+    }
+
+    pub fn run(&self, job: impl FnOnce() -> Message + Send + 'static) {
+        Self::send(&self.main, Box::new(job), &self.answers);
+    }
+
+    /// For deletions.
+    pub fn run_low(&self, job: impl FnOnce() -> Message + Send + 'static) {
+        Self::send(&self.low, Box::new(job), &self.answers);
+    }
+
+    fn send(lane: &Option<mpsc::Sender<Job>>, job: Job, answers: &mpsc::Sender<Message>) {
+        let Some(lane) = lane else { return };
+        if let Err(mpsc::SendError(job)) = lane.send(job) {
+            // the threads are gone, which only a panic in one can bring about: do it here rather than not at all
+            let _ = answers.send(job());
+        }
+    }
+
+    /// Lets deletions that have begun end, for a short while: what is left is removed at the next start.
+    pub fn finish(&mut self) {
+        self.main = None;
+        self.low = None;
+        for _ in 0..200 {
+            if self.low_threads.iter().all(std::thread::JoinHandle::is_finished) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Jobs: settings, the JobManager, the fleet of workers, and what the submitting program holds.
+//!
+//! | module | what is inside |
+//! |---|---|
+//! | `settings` | [`JobSettings`], [`StateBackend`] |
+//! | `client` | [`JobClient`], [`JobResult`] |
+//! | `manager` | the JobManager: a shell around the engines of `stillstream-checkpoint` |
+//! | `fleet` | worker threads, and what an attempt needs of any fleet |
+//! | `home` | where checkpoints and the register live |
+//! | `stores` | where a subtask writes its snapshot |
+//! | `io` | threads for storage calls |
+//! | `progress` | the line on the terminal |
+
+mod client;
+mod fleet;
+mod home;
+mod io;
+mod manager;
+mod progress;
+mod settings;
+mod stores;
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use stillstream_checkpoint::{CheckpointCoordinator, CheckpointingMode, CoordinatorSetup, JobStatus};
+use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
+use stillstream_types::{Error, ErrorKind, JobId, Result};
+
+pub use client::{CheckpointTotals, JobClient, JobMetrics, JobResult};
+pub use settings::{DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, StateBackend};
+
+use crate::clock::{Clock, SystemClock};
+use crate::metrics::Counters;
+use crate::plan::{Physical, Plan};
+use crate::shared::Alignment;
+use crate::snapshot_pool::{SnapshotPool, SnapshotStores};
+use crate::worker::{WorkerContext, WorkerSettings};
+use client::Shared;
+use fleet::{Fleet, LocalFleet, ReportQueue};
+use home::{CheckpointHome, MemoryHome, StorageHome};
+use io::IoThreads;
+use manager::{Manager, Message, Parts};
+use stores::{FileStores, MemoryStores};
+
+fn configuration(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Configuration, message)
+}
+
+fn validate(settings: &JobSettings) -> Result<()> {
+    settings.checkpoint.validate().map_err(|error| Error::wrap(ErrorKind::Configuration, error))?;
+    if settings.processes == 0 {
+        return Err(configuration("the number of processes is 0; --processes takes 1 or more"));
+    }
+    if let StateBackend::Memory { max_state_size, .. } = settings.backend
+        && max_state_size >= settings.frame_size
+    {
+        return Err(configuration(format!(
+            "max_state_size is {max_state_size} bytes and must be below the RPC frame size of {} bytes (pekko.framesize): the \
+             memory backend sends its state inside the acknowledgement",
+            settings.frame_size
+        )));
+    }
+    Ok(())
+}
+
+/// The job's directory in checkpoint storage, if the settings name one.
+///
+/// With `probe`, a directory that cannot be written is found here.
+fn job_storage(
+    settings: &JobSettings,
+    handle: &tokio::runtime::Handle,
+    probe: bool,
+) -> Result<Option<JobStorage>> {
+    let Some(uri) = settings.backend.checkpoint_uri().filter(|_| settings.checkpoint.interval.is_some())
+    else {
+        return Ok(None);
+    };
+    let options =
+        StorageOptions { inline_threshold: settings.inline_threshold as usize, ..StorageOptions::default() };
+    let storage = CheckpointStorage::open(uri, options, handle.clone()).map_err(StorageError::into_error)?;
+    if probe {
+        storage.probe_writable().map_err(StorageError::into_error)?;
+    }
+    Ok(Some(storage.job(JobId::from_name(&settings.name))))
+}
+
+fn snapshot_stores(settings: &JobSettings, storage: &Option<JobStorage>) -> Arc<dyn SnapshotStores> {
+    match (&settings.backend, storage) {
+        (StateBackend::Fs { .. }, Some(storage)) => Arc::new(FileStores(storage.clone())),
+        (StateBackend::Memory { max_state_size, .. }, files) => {
+            Arc::new(MemoryStores { max_state_size: *max_state_size, files: files.clone() })
+        }
+        // without checkpoints nothing is ever written
+        (StateBackend::Fs { .. }, None) => Arc::new(MemoryStores { max_state_size: u64::MAX, files: None }),
+    }
+}
+
+fn worker_settings(settings: &JobSettings) -> WorkerSettings {
+    WorkerSettings {
+        alignment: match settings.checkpoint.mode {
+            CheckpointingMode::ExactlyOnce => Alignment::ExactlyOnce,
+            CheckpointingMode::AtLeastOnce => Alignment::AtLeastOnce,
+        },
+        checkpointing: settings.checkpoint.interval.is_some(),
+        asynchronous_snapshots: settings.backend.asynchronous(),
+        records_in_flight: settings.records_in_flight,
+        budget: settings.budget.max(1),
+    }
+}
+
+fn warn(settings: &JobSettings, physical: &Physical) {
+    let job = &settings.name;
+    for name in &physical.without_uid {
+        tracing::warn!(
+            %job,
+            "operator `{name}` keeps state and has no uid: its id comes from the shape of the graph, so any change of the job \
+             can lose its state; name it with `.uid(\"..\")`"
+        );
+    }
+    if settings.checkpoint.interval.is_some() && settings.backend.checkpoint_uri().is_none() {
+        tracing::warn!(
+            %job,
+            "checkpoints are kept in this process's memory and end with it; name a folder (execution.checkpointing.dir, \
+             --checkpoint-dir) to survive a killed process"
+        );
+    }
+}
+
+/// Starts a job in this process and returns at once.
+///
+/// # Errors
+/// Wrong settings, a plan that cannot be run, a checkpoint directory that cannot be used or that another live process uses.
+pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
+    validate(&settings)?;
+    let physical = Arc::new(plan.compile(settings.parallelism, settings.chaining)?);
+    warn(&settings, &physical);
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("tokio")
+        .enable_all()
+        .build()?;
+    let storage = job_storage(&settings, tokio.handle(), true)?;
+    let stores = snapshot_stores(&settings, &storage);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let home: Arc<dyn CheckpointHome> = match storage {
+        Some(storage) => {
+            Arc::new(StorageHome::claim(storage, &settings.name, settings.start_fresh, stores.clone())?)
+        }
+        None => Arc::new(MemoryHome::new(stores.clone())),
+    };
+    let coordinator = CheckpointCoordinator::new(CoordinatorSetup {
+        job: JobId::from_name(&settings.name),
+        job_name: settings.name.clone(),
+        config: settings.checkpoint.clone(),
+        zero_ms: clock.now_ms(),
+        register: home.claimed(),
+    });
+    let coordinator = coordinator.map_err(|error| Error::wrap(ErrorKind::Configuration, error))?;
+    let (sender, messages) = mpsc::channel();
+    let counters = Arc::new(Counters::default());
+    let fleet = local_fleet(&settings, &physical, &stores, &clock, &counters, &sender)?;
+    let shared = Arc::new(Shared::default());
+    shared.board.lock().status = Some(JobStatus::Initializing);
+    let client =
+        JobClient { messages: sender.clone(), shared: shared.clone(), name: settings.name.as_str().into() };
+    let io = IoThreads::start(sender.clone())?;
+    let manager = Manager::new(Parts {
+        settings,
+        physical,
+        coordinator,
+        fleet,
+        home,
+        io,
+        clock,
+        messages,
+        sender,
+        shared,
+        counters,
+    });
+    std::thread::Builder::new().name("jobmanager".into()).spawn(move || {
+        manager.run();
+        tokio.shutdown_background();
+    })?;
+    Ok(client)
+}
+
+fn local_fleet(
+    settings: &JobSettings,
+    physical: &Arc<Physical>,
+    stores: &Arc<dyn SnapshotStores>,
+    clock: &Arc<dyn Clock>,
+    counters: &Arc<Counters>,
+    sender: &mpsc::Sender<Message>,
+) -> Result<Box<dyn Fleet>> {
+    let pool = SnapshotPool::start(settings.snapshot_threads, stores.clone(), clock.clone())?;
+    let sender = std::sync::Mutex::new(sender.clone());
+    let reports = Arc::new(ReportQueue(move |generation, report| {
+        // the job has ended if nobody listens
+        if let Ok(sender) = sender.lock() {
+            let _ = sender.send(Message::Report(generation, report));
+        }
+    }));
+    let (physical, stores, clock, counters) =
+        (physical.clone(), stores.clone(), clock.clone(), counters.clone());
+    let (workers, settings) = (physical.workers as usize, worker_settings(settings));
+    let context = Arc::new(move |metrics| WorkerContext {
+        physical: physical.clone(),
+        settings: settings.clone(),
+        stores: stores.clone(),
+        pool: pool.clone(),
+        reports: reports.clone(),
+        clock: clock.clone(),
+        metrics,
+        counters: counters.clone(),
+    });
+    Ok(Box::new(LocalFleet::start(workers, context)?))
+}

@@ -1,0 +1,130 @@
+//! What a job is told when it is submitted.
+
+use std::time::Duration;
+
+use stillstream_checkpoint::{CheckpointConfig, RestartStrategyConfig};
+
+/// Where state lives while the job runs, and where its snapshots go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateBackend {
+    /// State on the heap; snapshots in the JobManager's memory, inside the acknowledgement.
+    Memory {
+        /// The largest snapshot of one single state, in bytes.
+        max_state_size: u64,
+        /// Whether state is copied on write while a snapshot is written.
+        asynchronous: bool,
+        /// Where metadata (with the state inside) is kept, so that the job survives its process; `None`: nowhere.
+        checkpoint_uri: Option<String>,
+    },
+    /// State on the heap; snapshots in files.
+    Fs {
+        /// A folder or `file://` URI.
+        checkpoint_uri: String,
+        /// Whether state is copied on write while a snapshot is written.
+        asynchronous: bool,
+    },
+}
+
+/// Flink's default for `max_state_size`: 5 MiB.
+pub const DEFAULT_MAX_STATE_SIZE: u64 = 5 << 20;
+/// Flink's default for the largest RPC message: 10 MiB.
+pub const DEFAULT_FRAME_SIZE: u64 = 10 << 20;
+
+impl Default for StateBackend {
+    fn default() -> Self {
+        Self::Memory { max_state_size: DEFAULT_MAX_STATE_SIZE, asynchronous: true, checkpoint_uri: None }
+    }
+}
+
+impl StateBackend {
+    pub(crate) fn asynchronous(&self) -> bool {
+        match self {
+            Self::Memory { asynchronous, .. } | Self::Fs { asynchronous, .. } => *asynchronous,
+        }
+    }
+
+    pub(crate) fn checkpoint_uri(&self) -> Option<&str> {
+        match self {
+            Self::Memory { checkpoint_uri, .. } => checkpoint_uri.as_deref(),
+            Self::Fs { checkpoint_uri, .. } => Some(checkpoint_uri),
+        }
+    }
+}
+
+/// When a line about progress is written to the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ProgressMode {
+    /// If standard error is a terminal.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Settings of one job. Defaults are Flink's.
+#[derive(Clone, Debug)]
+pub struct JobSettings {
+    /// The job's name; its checkpoints are found by it.
+    pub name: String,
+    /// Parallelism of operators that do not set their own.
+    pub parallelism: u32,
+    /// Worker processes; 1 runs everything in this process.
+    pub processes: u32,
+    /// Whether operators may share a task.
+    pub chaining: bool,
+    /// When and how checkpoints are taken.
+    pub checkpoint: CheckpointConfig,
+    /// The state backend.
+    pub backend: StateBackend,
+    /// What happens after a failure; `None`: no restart without checkpoints, with them fixed delay without a limit.
+    pub restart: Option<RestartStrategyConfig>,
+    /// A retained checkpoint or savepoint to start from.
+    pub from_snapshot: Option<String>,
+    /// Whether state in the snapshot that no operator claims is left behind.
+    pub allow_non_restored_state: bool,
+    /// Starts without state although the job has checkpoints.
+    pub start_fresh: bool,
+    /// Most records in flight on one edge to one worker.
+    pub records_in_flight: u64,
+    /// Records that an operator processes before it lets others run.
+    pub budget: usize,
+    /// How long a subtask may take to stop before it is given up and named (`task.cancellation.timeout`).
+    pub cancellation_timeout: Duration,
+    /// State streams below this many bytes are kept inside `_metadata`.
+    pub inline_threshold: u64,
+    /// The largest message between JobManager and workers, in bytes (`pekko.framesize`).
+    pub frame_size: u64,
+    /// The progress line.
+    pub progress: ProgressMode,
+    /// Threads that write snapshots, per process.
+    pub snapshot_threads: usize,
+    /// How long a worker process may be silent (`heartbeat.timeout`).
+    pub heartbeat_timeout: Duration,
+}
+
+impl Default for JobSettings {
+    fn default() -> Self {
+        Self {
+            name: "job".into(),
+            parallelism: 1,
+            processes: 1,
+            chaining: true,
+            checkpoint: CheckpointConfig::default(),
+            backend: StateBackend::default(),
+            restart: None,
+            from_snapshot: None,
+            allow_non_restored_state: false,
+            start_fresh: false,
+            records_in_flight: 65_536,
+            budget: 8_192,
+            cancellation_timeout: Duration::from_secs(180),
+            inline_threshold: 20 << 10,
+            frame_size: DEFAULT_FRAME_SIZE,
+            progress: ProgressMode::Auto,
+            snapshot_threads: 2,
+            heartbeat_timeout: Duration::from_secs(50),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The checkpoint directory and the directory of one job within it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stillstream_types::streams::SnapshotStore;
+use stillstream_types::{CheckpointId, CheckpointMetadata, CompletedRef, JobId};
+use tokio::runtime::Handle;
+
+use crate::error::StorageError;
+use crate::lease::Lease;
+use crate::local::LocalStore;
+use crate::location::Location;
+use crate::metadata::{Anchor, METADATA_FILE, decode, encode};
+use crate::options::StorageOptions;
+use crate::register::{Loaded, NumberedRegister, Register, TaggedRegister};
+use crate::salvage::salvage;
+use crate::snapshot::{Streams, SubtaskSnapshots};
+use crate::store::{BlobStore, CasSupport, Created, Deleted, join};
+use crate::verify::{VerifyMode, verify};
+
+/// A checkpoint directory (`execution.checkpointing.dir`), which many jobs may share.
+#[derive(Clone, Debug)]
+pub struct CheckpointStorage {
+    store: Arc<dyn BlobStore>,
+    options: StorageOptions,
+    handle: Handle,
+}
+
+impl CheckpointStorage {
+    /// The directory at a path or URI. Nothing is read or written yet; see [`probe_writable`](Self::probe_writable).
+    ///
+    /// ```
+    /// use stillstream_storage::{CheckpointStorage, StorageOptions};
+    /// use stillstream_types::{CheckpointId, JobId};
+    /// use stillstream_types::streams::{SnapshotStore, SnapshotStream};
+    /// use std::io::Write;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path().to_str().ok_or("path")?;
+    /// let storage = CheckpointStorage::open(dir, StorageOptions::default(), runtime.handle().clone())?;
+    /// storage.probe_writable()?;
+    /// let job = storage.job(JobId::from_name("flights"));
+    /// let snapshots = job.snapshot_store(CheckpointId(1), "0-3");
+    /// let mut stream = snapshots.create("window-state")?;
+    /// stream.write_all(b"some state")?;
+    /// let handle = stream.finish()?;
+    /// assert_eq!(snapshots.read_all(&handle)?, b"some state");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`Location::parse`].
+    pub fn open(uri: &str, options: StorageOptions, handle: Handle) -> Result<Self, StorageError> {
+        let Location::Local(path) = Location::parse(uri)?;
+        Ok(Self::with_store(Arc::new(LocalStore::new(path, &options)), options, handle))
+    }
+
+    /// A directory in a store of your own: an [`ObjectBlobStore`](crate::ObjectBlobStore), or one that fails on purpose.
+    pub fn with_store(store: Arc<dyn BlobStore>, options: StorageOptions, handle: Handle) -> Self {
+        Self { store, options, handle }
+    }
+
+    /// The directory of one job.
+    pub fn job(&self, job: JobId) -> JobStorage {
+        let streams = Streams { store: self.store.clone(), anchor: job.to_string() };
+        let (options, handle) = (self.options.clone(), self.handle.clone());
+        let register = register(&streams, options.process_tag, &handle);
+        JobStorage { job, streams, register, options, handle }
+    }
+
+    /// Writes, reads and deletes a small file, so that a directory that cannot be used is found before the job starts.
+    ///
+    /// # Errors
+    /// [`StorageError::NotWritable`] with path and reason.
+    pub fn probe_writable(&self) -> Result<(), StorageError> {
+        let key = format!("probe-{:016x}", self.options.process_tag);
+        let path = self.store.display("");
+        let refused = |reason: String| StorageError::NotWritable { path: path.clone(), reason };
+        let content = key.as_bytes();
+        self.probe(&key, content).map_err(|error| refused(error.to_string()))
+    }
+
+    fn probe(&self, key: &str, content: &[u8]) -> Result<(), StorageError> {
+        let mut writer = self.store.create(key)?;
+        writer.write(content)?;
+        writer.finish()?;
+        let (found, _) = self.store.get(key)?;
+        if found != content {
+            let what = "a file that was written a moment ago";
+            let shown = |bytes: &[u8]| bytes.escape_ascii().to_string();
+            return Err(StorageError::corrupt(self.store.display(key), what, shown(content), shown(&found)));
+        }
+        match self.store.delete(key)? {
+            Deleted::Yes => Ok(()),
+            Deleted::NotFound => Err(StorageError::NotFound { path: self.store.display(key) }),
+        }
+    }
+
+    /// The directory, for people.
+    pub fn display(&self) -> String {
+        self.store.display("")
+    }
+}
+
+/// The directory of one job: the anchor of all paths in its checkpoints.
+#[derive(Clone, Debug)]
+pub struct JobStorage {
+    pub(crate) job: JobId,
+    pub(crate) streams: Streams,
+    pub(crate) register: Arc<dyn Register>,
+    pub(crate) options: StorageOptions,
+    handle: Handle,
+}
+
+/// Counts the writers of this process.
+static NEXT_WRITER: AtomicU64 = AtomicU64::new(1);
+
+fn register(streams: &Streams, writer: u64, handle: &Handle) -> Arc<dyn Register> {
+    let (store, dir) = (streams.store.clone(), streams.anchor.as_str());
+    match store.cas_support() {
+        CasSupport::CreateNew => Arc::new(NumberedRegister::new(store, dir, writer, handle.clone())),
+        CasSupport::Tags => Arc::new(TaggedRegister::new(store, dir, writer)),
+    }
+}
+
+impl JobStorage {
+    /// Whose directory it is.
+    pub fn id(&self) -> JobId {
+        self.job
+    }
+
+    /// The directory, for people.
+    pub fn display(&self) -> String {
+        self.store().display(&self.streams.anchor)
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn BlobStore> {
+        &self.streams.store
+    }
+
+    /// A path within the job's directory as a key of the store.
+    pub(crate) fn key(&self, path: &str) -> String {
+        join(&self.streams.anchor, path)
+    }
+
+    /// A path of the store as a path within the job's directory.
+    pub(crate) fn path_of<'a>(&self, key: &'a str) -> Option<&'a str> {
+        key.strip_prefix(self.streams.anchor.as_str())?.strip_prefix('/')
+    }
+
+    /// Where one subtask writes its state for one checkpoint. `subtask` is a label for people and must differ between the
+    /// subtasks of a job, as in `3-0` for subtask 0 of task 3.
+    pub fn snapshot_store(&self, checkpoint: CheckpointId, subtask: &str) -> SubtaskSnapshots {
+        SubtaskSnapshots::new(self.streams.clone(), checkpoint, subtask, &self.options)
+    }
+
+    /// Reads the streams of this job's checkpoints.
+    pub fn reader(&self) -> Arc<dyn SnapshotStore> {
+        Arc::new(self.streams.clone())
+    }
+
+    /// Writes `chk-<n>/_metadata`, atomically. Call it when everything that the metadata names is durable. Writing the same
+    /// content again is fine, so an indeterminate failure may be tried again.
+    ///
+    /// # Errors
+    /// [`StorageError::AlreadyExists`] when another content is there: some other process used this checkpoint's number.
+    pub fn write_metadata(&self, metadata: &CheckpointMetadata) -> Result<CompletedRef, StorageError> {
+        let path = format!("chk-{}", metadata.id);
+        let key = self.key(&join(&path, METADATA_FILE));
+        let bytes = encode(metadata, Anchor::Parent);
+        if self.store().put_new(&key, &bytes)? == Created::Exists && self.store().get(&key)?.0 != bytes {
+            return Err(StorageError::AlreadyExists { path: self.store().display(&key) });
+        }
+        // what exists may be the result of a try whose folder could not be synced
+        self.store().sync_deletes(&self.key(&path))?;
+        Ok(CompletedRef { id: metadata.id, path })
+    }
+
+    /// Reads the metadata of a checkpoint of this job; `path` is that of a [`CompletedRef`], as in `chk-17`. For snapshots
+    /// elsewhere see [`RetainedCheckpoint`](crate::RetainedCheckpoint).
+    pub fn read_metadata(&self, path: &str) -> Result<CheckpointMetadata, StorageError> {
+        let key = self.key(&join(path, METADATA_FILE));
+        let (bytes, _) = self.store().get(&key)?;
+        Ok(decode(&self.store().display(&key), &bytes)?.0)
+    }
+
+    /// Checks every file that the metadata names.
+    pub fn verify(&self, metadata: &CheckpointMetadata, mode: VerifyMode) -> Result<(), StorageError> {
+        verify(&self.streams, metadata, mode)
+    }
+
+    /// The register, without its safeguards: see [`load_register`](Self::load_register) and [`claim`](Self::claim).
+    pub fn register(&self) -> &Arc<dyn Register> {
+        &self.register
+    }
+
+    /// The register with a writer's tag of its own: the process' tag and a count, spread over all bits.
+    pub(crate) fn writing_register(&self) -> (u64, Arc<dyn Register>) {
+        let count = NEXT_WRITER.fetch_add(1, Ordering::Relaxed);
+        let writer = self.options.process_tag.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        (writer, register(&self.streams, writer, &self.handle))
+    }
+
+    /// The newest record. `None` only for a job that has no file at all.
+    ///
+    /// When the newest versions are damaged, the record before them is brought up to date with what lies in the directory:
+    /// completed checkpoints that it does not know yet are added, those that are gone are taken out.
+    ///
+    /// # Errors
+    /// [`StorageError::RegisterMissing`] when the job has files but no register, and
+    /// [`StorageError::RegisterUnreadable`] when there is one that cannot be read: neither may lead to a fresh start.
+    pub fn load_register(&self) -> Result<Option<Loaded>, StorageError> {
+        match self.register.load()? {
+            Some(loaded) if loaded.damaged.is_empty() => Ok(Some(loaded)),
+            Some(loaded) => salvage(self, loaded).map(Some),
+            None => match self.sign_of_life()? {
+                Some(found) => {
+                    Err(StorageError::RegisterMissing { looked_at: self.register.display(), found })
+                }
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// A file that shows that this job has run before.
+    fn sign_of_life(&self) -> Result<Option<String>, StorageError> {
+        let entries = self.store().list(&self.streams.anchor)?;
+        let state = |path: &str| {
+            let first = path.split('/').next().unwrap_or_default();
+            checkpoint_number(first).is_some() || first == "shared" || first == "taskowned"
+        };
+        let found = entries.iter().find(|entry| self.path_of(&entry.key).is_some_and(state));
+        Ok(found.map(|entry| format!("`{}`", self.store().display(&entry.key))))
+    }
+
+    /// Makes this process the one that may write: see [`Lease`].
+    ///
+    /// # Errors
+    /// As [`load_register`](Self::load_register); [`StorageError::Locked`] when another live process owns a local job
+    /// directory.
+    pub fn claim(&self, job_name: &str) -> Result<Lease, StorageError> {
+        Lease::claim(self, job_name)
+    }
+
+    /// The same for a job that a person wants to begin without state (`--start-fresh`), whatever the register says or
+    /// does not say. Checkpoints that are there stay, marked with a file `_keep` that clean-up heeds; only a person
+    /// deletes them.
+    pub fn claim_fresh(&self, job_name: &str) -> Result<Lease, StorageError> {
+        Lease::claim_fresh(self, job_name)
+    }
+}
+
+/// The number of a directory `chk-<n>`.
+pub(crate) fn checkpoint_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("chk-")?;
+    // `parse` alone would take `+5`
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}

@@ -1,0 +1,225 @@
+//! Deleting: idempotent, never an error for the job, and refusing when unsure.
+//!
+//! Call these off the checkpoint path, and only once the register no longer names what is to go.
+
+use std::collections::{BTreeMap, HashSet};
+
+use stillstream_types::{CheckpointId, Generation, RegisterRecord, StreamHandle};
+
+use crate::checkpoint::{JobStorage, checkpoint_number};
+use crate::error::StorageError;
+use crate::metadata::METADATA_FILE;
+use crate::store::{Deleted, join};
+
+/// A file in a checkpoint's directory that says: a person decides about this one.
+pub const KEEP_FILE: &str = "_keep";
+
+/// How often one file is tried at once. What still fails is in the report, and is swept at the next start.
+const ATTEMPTS: u32 = 3;
+
+/// What a deletion did.
+#[derive(Debug, Default)]
+#[must_use = "what failed should be logged and tried again later"]
+pub struct DiscardReport {
+    /// Files that were deleted.
+    pub deleted: u64,
+    /// Files that were gone already.
+    pub missing: u64,
+    /// What could not be deleted, and why. Try again later.
+    pub failed: Vec<StorageError>,
+}
+
+impl DiscardReport {
+    /// Whether nothing is left to do.
+    pub fn is_complete(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.deleted += other.deleted;
+        self.missing += other.missing;
+        self.failed.extend(other.failed);
+    }
+}
+
+/// What the clean-up at start did.
+#[derive(Debug, Default)]
+#[must_use = "what was left should be logged"]
+pub struct SweepReport {
+    /// Checkpoint directories that were deleted.
+    pub swept: Vec<CheckpointId>,
+    /// Files that were deleted, and failures.
+    pub files: DiscardReport,
+    /// What was left alone, and why.
+    pub left: Vec<String>,
+}
+
+impl JobStorage {
+    /// Deletes the directory of a checkpoint. `_metadata` goes first and durably: what is half deleted must not be taken
+    /// for a whole checkpoint. The register must no longer name it, and no other checkpoint may name files in it.
+    pub fn discard_checkpoint(&self, id: CheckpointId) -> DiscardReport {
+        self.discard_directory(id, &HashSet::new())
+    }
+
+    fn discard_directory(&self, id: CheckpointId, spare: &HashSet<String>) -> DiscardReport {
+        let (dir, mut report) = (self.key(&format!("chk-{id}")), DiscardReport::default());
+        self.delete(&join(&dir, METADATA_FILE), &mut report);
+        if !report.is_complete() {
+            // the rest must stay as long as the metadata names it
+            return report;
+        }
+        // that there was none is no news: an aborted checkpoint has none
+        report.missing = 0;
+        let mut steps = || {
+            self.store().sync_deletes(&dir)?;
+            for entry in self.store().list(&dir)? {
+                if !spare.contains(&entry.key) {
+                    self.delete(&entry.key, &mut report);
+                }
+            }
+            self.store().remove_empty_dirs(&dir)
+        };
+        if let Err(error) = steps() {
+            report.failed.push(error);
+        }
+        report
+    }
+
+    /// Deletes the files of handles that no checkpoint names: those of a declined, late or aborted snapshot.
+    pub fn discard_streams<'a>(&self, handles: impl IntoIterator<Item = &'a StreamHandle>) -> DiscardReport {
+        self.discard_files(handles.into_iter().filter_map(StreamHandle::path))
+    }
+
+    /// Deletes files that no checkpoint names, by their paths relative to the job's directory.
+    pub fn discard_files<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> DiscardReport {
+        let mut report = DiscardReport::default();
+        for path in paths {
+            match crate::store::check_key(path) {
+                Ok(()) => self.delete(&self.key(path), &mut report),
+                Err(error) => report.failed.push(error),
+            }
+        }
+        report
+    }
+
+    fn delete(&self, key: &str, report: &mut DiscardReport) {
+        let mut attempt = 1;
+        loop {
+            match self.store().delete(key) {
+                Ok(Deleted::Yes) => report.deleted += 1,
+                Ok(Deleted::NotFound) => report.missing += 1,
+                // no answer took the whole deadline: not now
+                Err(error) if attempt < ATTEMPTS && !error.is_indeterminate() => {
+                    attempt += 1;
+                    continue;
+                }
+                Err(error) => report.failed.push(error),
+            }
+            return;
+        }
+    }
+
+    /// Names of the checkpoint directories of the job, as in `chk-17`, without those that a person decides about
+    /// ([`KEEP_FILE`]).
+    ///
+    /// # Errors
+    /// If the directory cannot be listed.
+    pub fn list_directories(&self) -> Result<Vec<String>, StorageError> {
+        let entries = self.store().list(&self.streams.anchor)?;
+        let parts: Vec<(&str, &str)> =
+            entries.iter().filter_map(|entry| self.path_of(&entry.key)?.split_once('/')).collect();
+        let kept: HashSet<&str> =
+            parts.iter().filter(|(_, file)| *file == KEEP_FILE).map(|(dir, _)| *dir).collect();
+        let found: std::collections::BTreeSet<&str> = parts
+            .iter()
+            .map(|(dir, _)| *dir)
+            .filter(|dir| checkpoint_number(dir).is_some() && !kept.contains(dir))
+            .collect();
+        Ok(found.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Clean-up at a job's start, after [`claim`](Self::claim) and before the first checkpoint: deletes what a crash left.
+    /// `record` is the register's record, `current` this process' generation.
+    ///
+    /// Deleted are checkpoint directories that the register does not name and whose number is at most
+    /// `record.last_checkpoint_id`, and files in `shared/` that no named checkpoint refers to. Left alone, with the reason
+    /// in the report, is everything when another generation owns the register or when a named checkpoint cannot be read;
+    /// numbers above; directories with a file `_keep`; files that a named checkpoint refers to.
+    pub fn sweep_orphans(&self, record: &RegisterRecord, current: Generation) -> SweepReport {
+        let mut report = SweepReport::default();
+        match self.load_register() {
+            Ok(Some(loaded)) if loaded.record == *record && record.generation == current => {}
+            Ok(_) => {
+                report
+                    .left
+                    .push(format!("everything: the register does not say what generation {current} wrote"));
+                return report;
+            }
+            Err(error) => {
+                report.left.push(format!("everything: {error}"));
+                return report;
+            }
+        }
+        match self.referenced(record) {
+            Ok(referenced) => {
+                if let Err(error) = self.sweep(record, &referenced, &mut report) {
+                    report.files.failed.push(error);
+                }
+            }
+            Err(error) => {
+                report.left.push(format!("everything, since a retained checkpoint cannot be read: {error}"))
+            }
+        }
+        report
+    }
+
+    /// Keys of all files that named checkpoints refer to.
+    fn referenced(&self, record: &RegisterRecord) -> Result<HashSet<String>, StorageError> {
+        let mut referenced = HashSet::new();
+        for completed in &record.completed {
+            let metadata = self.read_metadata(&completed.path)?;
+            referenced.extend(metadata.streams().filter_map(StreamHandle::path).map(|path| self.key(path)));
+        }
+        Ok(referenced)
+    }
+
+    fn sweep(
+        &self,
+        record: &RegisterRecord,
+        referenced: &HashSet<String>,
+        report: &mut SweepReport,
+    ) -> Result<(), StorageError> {
+        // number -> whether a person decides about it
+        let mut dirs = BTreeMap::<u64, bool>::new();
+        for entry in self.store().list(&self.streams.anchor)? {
+            let Some((dir, file)) = self.path_of(&entry.key).and_then(|path| path.split_once('/')) else {
+                continue;
+            };
+            if let Some(number) = checkpoint_number(dir) {
+                *dirs.entry(number).or_insert(false) |= file == KEEP_FILE;
+            } else if dir == "shared" && !referenced.contains(&entry.key) {
+                self.delete(&entry.key, &mut report.files);
+            }
+        }
+        for (&number, &keep) in &dirs {
+            let id = CheckpointId(number);
+            if record.completed.iter().any(|completed| completed.id == id) {
+                continue;
+            }
+            let reason = if keep {
+                "it is marked with a file `_keep`"
+            } else if id > record.last_checkpoint_id {
+                "its number is higher than any that the register knows"
+            } else {
+                let files = self.discard_directory(id, referenced);
+                if files.is_complete() {
+                    report.swept.push(id);
+                }
+                report.files.merge(files);
+                continue;
+            };
+            report.left.push(format!("chk-{number}: {reason}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,397 @@
+//! Files on a disk of this machine, or on one that is mounted.
+//!
+//! A file is written under a temporary name in its own folder, synced, moved to its name, and the folder is synced: after a
+//! power cut it is absent or whole. `object_store`'s own local store can do the same (`with_fsync`), but takes a snapshot as
+//! a series of buffered parts; here the bytes go from the writer's buffer to the disk.
+
+use std::fmt::Debug;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{SHORT, StorageError};
+use crate::options::StorageOptions;
+use crate::store::{
+    BlobStore, BlobWriter, CasSupport, Created, Deleted, Entry, Replaced, Tag, check_key, not_found,
+};
+
+/// One step that a [`LocalStore`] asks of the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskStep<'a> {
+    /// A folder is made.
+    MakeDir(&'a Path),
+    /// A temporary file is made.
+    Create(&'a Path),
+    /// Bytes are given to the operating system.
+    Write {
+        /// The temporary file.
+        path: &'a Path,
+        /// How many bytes.
+        len: usize,
+    },
+    /// A file's bytes are made durable.
+    SyncFile(&'a Path),
+    /// A file gets its name; an older file of that name is replaced.
+    Rename {
+        /// The temporary file.
+        from: &'a Path,
+        /// Its name.
+        to: &'a Path,
+    },
+    /// A file gets its name, unless the name is taken.
+    Link {
+        /// The temporary file.
+        from: &'a Path,
+        /// Its name.
+        to: &'a Path,
+    },
+    /// A folder's names are made durable.
+    SyncDir(&'a Path),
+    /// A file is removed.
+    Remove(&'a Path),
+}
+
+/// Sees every step before and after it is done; an error from [`before`](DiskHook::before) takes the step's place. Tests
+/// use it for full disks and power cuts.
+pub trait DiskHook: Send + Sync + Debug {
+    /// Called before the step.
+    fn before(&self, step: DiskStep<'_>) -> io::Result<()>;
+    /// Called after the step, if it succeeded.
+    fn after(&self, step: DiskStep<'_>);
+}
+
+/// A folder as a [`BlobStore`].
+#[derive(Clone, Debug)]
+pub struct LocalStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    root: PathBuf,
+    write_buffer: usize,
+    tag: u64,
+    next_temp: AtomicU64,
+    hook: Option<Arc<dyn DiskHook>>,
+}
+
+impl LocalStore {
+    /// The folder `root`, which is made when the first file is written.
+    pub fn new(root: impl Into<PathBuf>, options: &StorageOptions) -> Self {
+        Self::build(root.into(), options, None)
+    }
+
+    /// The same with a hook that sees every step.
+    pub fn with_hook(root: impl Into<PathBuf>, options: &StorageOptions, hook: Arc<dyn DiskHook>) -> Self {
+        Self::build(root.into(), options, Some(hook))
+    }
+
+    fn build(root: PathBuf, options: &StorageOptions, hook: Option<Arc<dyn DiskHook>>) -> Self {
+        let (write_buffer, tag) = (options.write_buffer.max(4096), options.process_tag);
+        Self(Arc::new(Inner { root, write_buffer, tag, next_temp: AtomicU64::new(0), hook }))
+    }
+
+    fn path(&self, key: &str) -> Result<PathBuf, StorageError> {
+        check_key(key)?;
+        Ok(self.0.root.join(key))
+    }
+
+    fn dir(&self, prefix: &str) -> Result<PathBuf, StorageError> {
+        if prefix.is_empty() { Ok(self.0.root.clone()) } else { self.path(prefix) }
+    }
+
+    fn open_temp(&self, path: PathBuf) -> Result<LocalWriter, StorageError> {
+        let number = self.0.next_temp.fetch_add(1, Ordering::Relaxed);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let temp = path.with_file_name(format!(".{name}.{:016x}-{number}.tmp", self.0.tag));
+        let inner = self.0.clone();
+        let fail = |error| StorageError::io("create", shown(&path), error);
+        // cleaning up may remove an empty folder between the two steps
+        let mut tries = 0;
+        let file = loop {
+            if let Some(parent) = path.parent() {
+                inner.make_dirs(parent).map_err(fail)?;
+            }
+            let make = || OpenOptions::new().write(true).create_new(true).open(&temp);
+            match inner.step(DiskStep::Create(&temp), make) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && tries < 3 => tries += 1,
+                made => break made.map_err(fail)?,
+            }
+        };
+        let buffer = Vec::with_capacity(0);
+        Ok(LocalWriter { inner, file: Some(file), temp, path, buffer })
+    }
+}
+
+impl Inner {
+    fn step<T>(&self, step: DiskStep<'_>, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let Some(hook) = &self.hook else { return act() };
+        hook.before(step)?;
+        let done = act()?;
+        hook.after(step);
+        Ok(done)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.step(DiskStep::SyncDir(dir), || if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) })
+    }
+
+    /// Makes the folder and those above it, each one durable within the one above.
+    fn make_dirs(&self, dir: &Path) -> io::Result<()> {
+        if dir.as_os_str().is_empty() || dir.is_dir() {
+            return Ok(());
+        }
+        if let Some(parent) = dir.parent() {
+            self.make_dirs(parent)?;
+        }
+        match self.step(DiskStep::MakeDir(dir), || fs::create_dir(dir)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            made => made?,
+        }
+        // also when another thread made it: its sync may be still to come
+        dir.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.step(DiskStep::Remove(path), || fs::remove_file(path))
+    }
+}
+
+/// A file under its temporary name.
+#[derive(Debug)]
+struct LocalWriter {
+    inner: Arc<Inner>,
+    /// `None` once it has its name.
+    file: Option<File>,
+    temp: PathBuf,
+    path: PathBuf,
+    buffer: Vec<u8>,
+}
+
+impl LocalWriter {
+    fn flush(&mut self) -> Result<(), StorageError> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let written = self.to_disk(&buffer);
+        self.buffer = buffer;
+        self.buffer.clear();
+        written
+    }
+
+    fn to_disk(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let step = DiskStep::Write { path: &self.temp, len: bytes.len() };
+        let written = self.inner.step(step, || file.write_all(bytes));
+        written.map_err(|error| StorageError::io("write", shown(&self.path), error))
+    }
+
+    /// Everything up to the moment where the file could be given its name.
+    fn sync(&mut self) -> Result<(), StorageError> {
+        if !self.buffer.is_empty() {
+            self.flush()?;
+        }
+        let Some(file) = &self.file else { return Ok(()) };
+        let synced = self.inner.step(DiskStep::SyncFile(&self.temp), || file.sync_all());
+        synced.map_err(|error| StorageError::io("sync", shown(&self.path), error))
+    }
+
+    fn sync_parent(&self) -> io::Result<()> {
+        self.path.parent().map_or(Ok(()), |dir| self.inner.sync_dir(dir))
+    }
+
+    /// Gives the file its name unless the name is taken.
+    fn publish_new(mut self) -> Result<Created, StorageError> {
+        self.sync()?;
+        // a link is the one call that is both atomic and refuses to replace
+        let step = DiskStep::Link { from: &self.temp, to: &self.path };
+        let linked = self.inner.step(step, || fs::hard_link(&self.temp, &self.path));
+        match linked {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Created::Exists),
+            Err(error) => return Err(StorageError::io("create", shown(&self.path), error)),
+            Ok(()) => {}
+        }
+        self.sync_parent().map_err(|error| StorageError::Indeterminate {
+            operation: "create",
+            path: shown(&self.path),
+            reason: format!("its folder could not be synced: {error}"),
+        })?;
+        Ok(Created::New(None))
+    }
+}
+
+impl BlobWriter for LocalWriter {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        if self.buffer.len() + bytes.len() > self.inner.write_buffer && !self.buffer.is_empty() {
+            self.flush()?;
+        }
+        if bytes.len() >= self.inner.write_buffer {
+            return self.to_disk(bytes);
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), StorageError> {
+        self.sync()?;
+        let step = DiskStep::Rename { from: &self.temp, to: &self.path };
+        let renamed = self.inner.step(step, || fs::rename(&self.temp, &self.path));
+        renamed.map_err(|error| StorageError::io("rename", shown(&self.path), error))?;
+        self.file = None;
+        self.sync_parent().map_err(|error| {
+            // nobody will name it: take it away rather than leave an orphan
+            let _ = self.inner.remove(&self.path);
+            StorageError::io("sync the folder of", shown(&self.path), error)
+        })
+    }
+}
+
+impl Drop for LocalWriter {
+    fn drop(&mut self) {
+        if self.file.take().is_some()
+            && let Err(error) = self.inner.remove(&self.temp)
+            && !not_found(&error)
+        {
+            tracing::warn!(path = %shown(&self.temp), %error, "a temporary file could not be removed");
+        }
+    }
+}
+
+impl BlobStore for LocalStore {
+    fn display(&self, key: &str) -> String {
+        if key.is_empty() { shown(&self.0.root) } else { shown(&self.0.root.join(key)) }
+    }
+
+    fn local_path(&self, key: &str) -> Option<PathBuf> {
+        self.dir(key).ok()
+    }
+
+    fn cas_support(&self) -> CasSupport {
+        CasSupport::CreateNew
+    }
+
+    fn put_new(&self, key: &str, bytes: &[u8]) -> Result<Created, StorageError> {
+        let mut writer = self.open_temp(self.path(key)?)?;
+        writer.write(bytes)?;
+        writer.publish_new()
+    }
+
+    fn put_if(&self, key: &str, _: &[u8], _: &Tag) -> Result<Replaced, StorageError> {
+        Err(StorageError::Io {
+            operation: "replace conditionally",
+            path: self.display(key),
+            source: io::Error::new(io::ErrorKind::Unsupported, "files have no tags"),
+        })
+    }
+
+    fn create(&self, key: &str) -> Result<Box<dyn BlobWriter>, StorageError> {
+        Ok(Box::new(self.open_temp(self.path(key)?)?))
+    }
+
+    fn get(&self, key: &str) -> Result<(Vec<u8>, Option<Tag>), StorageError> {
+        let path = self.path(key)?;
+        let bytes = fs::read(&path).map_err(|error| StorageError::io("read", shown(&path), error))?;
+        Ok((bytes, None))
+    }
+
+    fn read(&self, key: &str, offset: u64, len: u64) -> Result<Vec<u8>, StorageError> {
+        let path = self.path(key)?;
+        let fail = |error| StorageError::io("read", shown(&path), error);
+        let mut file = File::open(&path).map_err(fail)?;
+        let found = file.metadata().map_err(fail)?.len();
+        let short = |end: u64, found: u64| {
+            StorageError::corrupt(shown(&path), SHORT, format!("at least {end}"), found)
+        };
+        // checked before the bytes are asked for: a damaged handle must not ask for all memory
+        let end = offset.saturating_add(len);
+        if found < end {
+            return Err(short(end, found));
+        }
+        file.seek(SeekFrom::Start(offset)).map_err(fail)?;
+        let mut bytes = Vec::with_capacity(len as usize);
+        file.take(len).read_to_end(&mut bytes).map_err(fail)?;
+        if bytes.len() as u64 != len {
+            return Err(short(end, offset + bytes.len() as u64));
+        }
+        Ok(bytes)
+    }
+
+    fn len(&self, key: &str) -> Result<u64, StorageError> {
+        let path = self.path(key)?;
+        let fail = |error| StorageError::io("look at", shown(&path), error);
+        let metadata = fs::metadata(&path).map_err(fail)?;
+        if !metadata.is_file() {
+            return Err(StorageError::NotFound { path: shown(&path) });
+        }
+        Ok(metadata.len())
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Entry>, StorageError> {
+        let mut entries = Vec::new();
+        list_into(&self.dir(prefix)?, prefix, &mut entries)?;
+        Ok(entries)
+    }
+
+    fn delete(&self, key: &str) -> Result<Deleted, StorageError> {
+        let path = self.path(key)?;
+        match self.0.remove(&path) {
+            Ok(()) => Ok(Deleted::Yes),
+            Err(error) if not_found(&error) => Ok(Deleted::NotFound),
+            Err(error) => Err(StorageError::io("delete", shown(&path), error)),
+        }
+    }
+
+    fn remove_empty_dirs(&self, prefix: &str) -> Result<(), StorageError> {
+        remove_empty(&self.path(prefix)?)
+    }
+
+    fn sync_deletes(&self, prefix: &str) -> Result<(), StorageError> {
+        let dir = self.dir(prefix)?;
+        match self.0.sync_dir(&dir) {
+            Err(error) if !not_found(&error) => Err(StorageError::io("sync", shown(&dir), error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn list_into(dir: &Path, prefix: &str, entries: &mut Vec<Entry>) -> Result<(), StorageError> {
+    let fail = |error| StorageError::io("list", shown(dir), error);
+    let found = match fs::read_dir(dir) {
+        Err(error) if not_found(&error) => return Ok(()),
+        found => found.map_err(fail)?,
+    };
+    for entry in found {
+        let entry = entry.map_err(fail)?;
+        // a name that is not UTF-8 is none of ours
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let key = crate::store::join(prefix, &name);
+        match entry.metadata() {
+            // a link is not followed: what is behind it is not ours to delete
+            Ok(metadata) if metadata.is_dir() => list_into(&entry.path(), &key, entries)?,
+            Ok(metadata) => entries.push(Entry { key, len: metadata.len() }),
+            // gone since the listing began
+            Err(error) if not_found(&error) => {}
+            Err(error) => return Err(fail(error)),
+        }
+    }
+    Ok(())
+}
+
+fn remove_empty(dir: &Path) -> Result<(), StorageError> {
+    let fail = |error: io::Error| match error {
+        error if not_found(&error) || error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        error => Err(StorageError::io("remove the folder", shown(dir), error)),
+    };
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) => return fail(error),
+    };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty(&entry.path())?;
+        }
+    }
+    fs::remove_dir(dir).or_else(fail)
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,143 @@
+//! The register: one small record per job that says which checkpoints are complete and who may write.
+//!
+//! It is changed by compare-and-set alone. Two forms exist:
+//!
+//! - [`NumberedRegister`] where a store can only create if absent (a disk): each version is a file of its own.
+//! - [`TaggedRegister`] where a store can replace on condition of an ETag (an object store): one object.
+
+mod numbered;
+mod tagged;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prost::Message;
+use stillstream_types::{CheckpointId, CompletedRef, Generation, JobId, JobOutcome, RegisterRecord};
+
+pub use numbered::NumberedRegister;
+pub use tagged::TaggedRegister;
+
+use crate::error::{CasError, StorageError};
+use crate::frame::Frame;
+use crate::metadata::Reader;
+use crate::proto;
+use crate::store::Tag;
+
+const FRAME: Frame = Frame { magic: b"STILLREG", version: 1 };
+
+/// The folder of the register within the job's directory.
+pub const REGISTER_DIR: &str = "register";
+
+/// Identifies one content of the register.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Version {
+    /// Counts the changes from 1.
+    pub number: u64,
+    pub(crate) tag: Option<Tag>,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.number.fmt(f)
+    }
+}
+
+/// The register as it was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Loaded {
+    /// The newest record that is whole.
+    pub record: RegisterRecord,
+    /// What a compare-and-set must expect.
+    pub version: Version,
+    /// Newer versions that were passed over because they are damaged; empty but for lost or altered bytes on the disk.
+    pub damaged: Vec<String>,
+    /// The tag of whoever wrote the record.
+    pub writer: u64,
+}
+
+/// The register of one job.
+///
+/// Invariants: versions only grow; of two compare-and-sets that expect the same version at most one succeeds; what
+/// succeeded is durable and is what every later `load` finds, or a successor of it.
+pub trait Register: Send + Sync + fmt::Debug {
+    /// Where it is, for people.
+    fn display(&self) -> String;
+
+    /// The newest whole record; `None` if there never was one.
+    ///
+    /// # Errors
+    /// [`StorageError::RegisterUnreadable`] if there is a register and none of its versions is whole.
+    fn load(&self) -> Result<Option<Loaded>, StorageError>;
+
+    /// The newest version, whether its record is whole or not.
+    fn head(&self) -> Result<Option<Version>, StorageError>;
+
+    /// Writes `new` if the register is still at `expected` (`None`: if there is no register).
+    ///
+    /// # Errors
+    /// [`CasError::Conflict`]: somebody else was first, surely nothing was written. [`CasError::Indeterminate`]: it may
+    /// have been written; load again. [`CasError::Storage`]: surely nothing was written.
+    fn compare_and_set(&self, expected: Option<&Version>, new: &RegisterRecord) -> Result<Version, CasError>;
+}
+
+/// Tells one write from every other write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct WriteId {
+    writer: u64,
+    write: u64,
+}
+
+impl WriteId {
+    fn next(writer: u64) -> Self {
+        static WRITES: AtomicU64 = AtomicU64::new(0);
+        Self { writer, write: WRITES.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+fn encode(record: &RegisterRecord, version: u64, write: WriteId) -> Vec<u8> {
+    let completed = |c: &CompletedRef| proto::Completed { id: c.id.0, path: c.path.clone() };
+    let body = proto::Register {
+        job: record.job.0.to_vec(),
+        job_name: record.job_name.clone(),
+        generation: record.generation.0,
+        outcome: match record.outcome {
+            JobOutcome::Running => 1,
+            JobOutcome::Finished => 2,
+            JobOutcome::Cancelled => 3,
+            JobOutcome::Failed => 4,
+        },
+        last_checkpoint_id: record.last_checkpoint_id.0,
+        completed: record.completed.iter().map(completed).collect(),
+        retained: record.retained.iter().map(completed).collect(),
+        version,
+        writer: write.writer,
+        write: write.write,
+    };
+    FRAME.wrap(&body.encode_to_vec())
+}
+
+fn decode(path: &str, bytes: &[u8]) -> Result<(RegisterRecord, u64, WriteId), StorageError> {
+    let (_version, body) = FRAME.unwrap(path, bytes)?;
+    let body = proto::Register::decode(body.as_slice())
+        .map_err(|error| StorageError::corrupt(path, "content", "a register record", error))?;
+    let reader = Reader { path };
+    let refs = |list: Vec<proto::Completed>| {
+        list.into_iter().map(|c| CompletedRef { id: CheckpointId(c.id), path: c.path }).collect()
+    };
+    let record = RegisterRecord {
+        job: JobId(reader.id16(&body.job)?),
+        job_name: body.job_name,
+        generation: Generation(body.generation),
+        outcome: match body.outcome {
+            1 => JobOutcome::Running,
+            2 => JobOutcome::Finished,
+            3 => JobOutcome::Cancelled,
+            4 => JobOutcome::Failed,
+            other => return Err(reader.bad("outcome of the job", "1 to 4", other)),
+        },
+        last_checkpoint_id: CheckpointId(body.last_checkpoint_id),
+        completed: refs(body.completed),
+        retained: refs(body.retained),
+    };
+    Ok((record, body.version, WriteId { writer: body.writer, write: body.write }))
+}

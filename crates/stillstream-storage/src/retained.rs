@@ -1,0 +1,118 @@
+//! A checkpoint or savepoint at a place that a user names: the argument of `--from-savepoint`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stillstream_types::CheckpointMetadata;
+
+use crate::error::StorageError;
+use crate::local::LocalStore;
+use crate::location::Location;
+use crate::metadata::{Anchor, METADATA_FILE, decode};
+use crate::options::StorageOptions;
+use crate::snapshot::Streams;
+use crate::store::{BlobStore, join};
+use crate::verify::{VerifyMode, verify};
+
+/// A finished snapshot and the way to its streams.
+#[derive(Clone, Debug)]
+pub struct RetainedCheckpoint {
+    metadata: CheckpointMetadata,
+    streams: Streams,
+    directory: String,
+}
+
+impl RetainedCheckpoint {
+    /// Opens the snapshot at a path or URI: its directory (`../chk-17`), or the `_metadata` file in it.
+    ///
+    /// The paths within a checkpoint start at the directory above `chk-17`, so that a job directory can be moved as a
+    /// whole; those within a savepoint start at its own directory, which can be moved alone.
+    ///
+    /// # Errors
+    /// [`StorageError::BadLocation`] when there is no snapshot, with a hint when a job directory was given;
+    /// [`StorageError::Corrupt`] when `_metadata` is damaged.
+    pub fn open(location: &str, options: &StorageOptions) -> Result<Self, StorageError> {
+        let Location::Local(path) = Location::parse(location)?;
+        let directory = directory_of(&path, location)?;
+        match (directory.parent(), directory.file_name().and_then(|name| name.to_str())) {
+            (Some(parent), Some(name)) => Self::in_store(Arc::new(LocalStore::new(parent, options)), name),
+            _ => Self::in_store(Arc::new(LocalStore::new(&directory, options)), ""),
+        }
+    }
+
+    /// Opens the snapshot whose `_metadata` lies in folder `directory` of `store`.
+    pub fn in_store(store: Arc<dyn BlobStore>, directory: &str) -> Result<Self, StorageError> {
+        let key = join(directory, METADATA_FILE);
+        let (bytes, _) = store.get(&key)?;
+        let (metadata, anchor) = decode(&store.display(&key), &bytes)?;
+        let anchor = match anchor {
+            Anchor::Directory => directory.to_owned(),
+            Anchor::Parent if directory.is_empty() => {
+                let reason =
+                    "a checkpoint's files lie beside its directory: name a directory that has one above it";
+                let location = store.display(&key);
+                return Err(StorageError::BadLocation { location, reason: reason.into() });
+            }
+            Anchor::Parent => directory.rsplit_once('/').map_or("", |(above, _)| above).to_owned(),
+        };
+        let shown = store.display(directory);
+        Ok(Self { metadata, streams: Streams { store, anchor }, directory: shown })
+    }
+
+    /// What `_metadata` says.
+    pub fn metadata(&self) -> &CheckpointMetadata {
+        &self.metadata
+    }
+
+    /// Reads the streams that the metadata names; also a [`SnapshotStore`](stillstream_types::streams::SnapshotStore).
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// The directory of `_metadata`, for people and for [`open`](Self::open) in another process.
+    pub fn directory(&self) -> &str {
+        &self.directory
+    }
+
+    /// Checks every file that it names.
+    pub fn verify(&self, mode: VerifyMode) -> Result<(), StorageError> {
+        verify(&self.streams, &self.metadata, mode)
+    }
+}
+
+fn directory_of(path: &Path, location: &str) -> Result<PathBuf, StorageError> {
+    let bad = |reason: String| StorageError::BadLocation { location: location.into(), reason };
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(bad("nothing is there; name a checkpoint's directory, such as `../chk-17`".into()));
+        }
+        Err(error) => return Err(StorageError::io("look at", path.display().to_string(), error)),
+    };
+    if found.is_file() {
+        return match path.parent() {
+            Some(parent) if path.file_name().is_some_and(|name| name == METADATA_FILE) => Ok(parent.into()),
+            _ => Err(bad(format!(
+                "this file is not called `{METADATA_FILE}`; name the checkpoint's directory"
+            ))),
+        };
+    }
+    // `..` at the end and links: the parent must be the true one
+    let path =
+        fs::canonicalize(path).map_err(|e| StorageError::io("look at", path.display().to_string(), e))?;
+    if path.join(METADATA_FILE).is_file() {
+        return Ok(path);
+    }
+    let inside = newest_inside(&path);
+    let hint =
+        inside.map_or_else(String::new, |name| format!("; did you mean `{}`?", path.join(name).display()));
+    Err(bad(format!("there is no `{METADATA_FILE}` in it, so it is not a completed checkpoint{hint}")))
+}
+
+/// The checkpoint with the highest number, if `path` is a job's directory.
+fn newest_inside(path: &Path) -> Option<String> {
+    let names = fs::read_dir(path).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let numbered = names.filter_map(|name| Some((crate::checkpoint::checkpoint_number(&name)?, name)));
+    numbered.filter(|(_, name)| path.join(name).join(METADATA_FILE).is_file()).max().map(|(_, name)| name)
+}

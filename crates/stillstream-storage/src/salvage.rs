@@ -1,0 +1,80 @@
+//! What can still be known about a job when versions of its register are lost.
+
+use std::collections::BTreeMap;
+
+use stillstream_types::{CheckpointId, CheckpointKind, CheckpointMetadata, CompletedRef};
+
+use crate::checkpoint::{JobStorage, checkpoint_number};
+use crate::error::StorageError;
+use crate::metadata::METADATA_FILE;
+use crate::register::Loaded;
+use crate::verify::VerifyMode;
+
+/// The checkpoint directories of a job: number, and whether `_metadata` is there.
+pub(crate) fn checkpoint_dirs(storage: &JobStorage) -> Result<BTreeMap<u64, bool>, StorageError> {
+    let mut dirs = BTreeMap::new();
+    for entry in storage.store().list(&storage.streams.anchor)? {
+        let Some((dir, file)) = storage.path_of(&entry.key).and_then(|path| path.split_once('/')) else {
+            continue;
+        };
+        if let Some(number) = checkpoint_number(dir) {
+            *dirs.entry(number).or_insert(false) |= file == METADATA_FILE;
+        }
+    }
+    Ok(dirs)
+}
+
+/// Brings the last whole record up to date.
+///
+/// A whole checkpoint that is newer than the record is either what a lost version named, or one that was complete but not
+/// announced yet. Both are consistent cuts, and no other run went on from an older one: that run's start would have
+/// deleted it.
+pub(crate) fn salvage(storage: &JobStorage, mut loaded: Loaded) -> Result<Loaded, StorageError> {
+    let record = &mut loaded.record;
+    // each lost version raised the generation by one at most
+    record.generation.0 = record.generation.0.saturating_add(loaded.damaged.len() as u64);
+    let newest = record.completed.last().map_or(0, |completed| completed.id.0);
+    let named = record.completed.len();
+    let mut reasons = Vec::new();
+    record.completed.retain(|completed| match whole(storage, completed.id.0) {
+        Ok(_) => true,
+        Err(error) => {
+            reasons.push(error.to_string());
+            false
+        }
+    });
+    for (&number, &has_metadata) in &checkpoint_dirs(storage)? {
+        record.last_checkpoint_id = record.last_checkpoint_id.max(CheckpointId(number));
+        if number <= newest || !has_metadata {
+            continue;
+        }
+        match whole(storage, number) {
+            Ok(metadata) if metadata.kind != CheckpointKind::Savepoint => {
+                let (id, path) = (CheckpointId(number), format!("chk-{number}"));
+                record.generation = record.generation.max(metadata.generation);
+                record.completed.push(CompletedRef { id, path });
+            }
+            Ok(_) => {}
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    if record.completed.is_empty() && (named > 0 || !reasons.is_empty()) {
+        let looked_at = storage.register.display();
+        let reason = format!(
+            "{} damaged, and no checkpoint is whole: {}",
+            loaded.damaged.join(", "),
+            reasons.join("; ")
+        );
+        return Err(StorageError::RegisterUnreadable { looked_at, reason });
+    }
+    for reason in reasons {
+        tracing::warn!(%reason, "a checkpoint is not used");
+    }
+    Ok(loaded)
+}
+
+fn whole(storage: &JobStorage, number: u64) -> Result<CheckpointMetadata, StorageError> {
+    let metadata = storage.read_metadata(&format!("chk-{number}"))?;
+    storage.verify(&metadata, VerifyMode::Lengths)?;
+    Ok(metadata)
+}
