@@ -9,9 +9,12 @@ use std::time::Duration;
 use stillstream_runtime::exchange::{OwnedKey, by_key};
 use stillstream_runtime::job::{JobSettings, StateBackend, submit};
 use stillstream_runtime::plan::{Exchange, Node, NodeBody, NodeId, NodeInput, Plan};
-use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output, Source, SourceStatus};
+use stillstream_runtime::{
+    AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output, Source, SourceStatus,
+};
 use stillstream_types::{
-    CheckpointId, Error, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode, Result,
+    CheckpointId, Error, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode,
+    Result,
 };
 
 /// Words of state as one split list.
@@ -23,7 +26,10 @@ fn snapshot_words(words: Vec<u64>) -> AsyncSnapshot {
         let end = words.len() as u64 * 8;
         let entry = OperatorStateEntry { mode: RedistributionMode::Split, schema: Vec::new(), offsets, end };
         let states = BTreeMap::from([("words".to_string(), entry)]);
-        Ok(OperatorSubtaskState { operator: vec![OperatorStateHandle { states, stream: stream.finish()? }], keyed: Vec::new() })
+        Ok(OperatorSubtaskState {
+            operator: vec![OperatorStateHandle { states, stream: stream.finish()? }],
+            keyed: Vec::new(),
+        })
     })
 }
 
@@ -133,11 +139,19 @@ struct Fault {
     times: u64,
 }
 
-fn run(n: u64, fault: Fault, settings: JobSettings) -> (Result<stillstream_runtime::job::JobResult>, BTreeMap<u64, u64>) {
+fn run(
+    n: u64,
+    fault: Fault,
+    settings: JobSettings,
+) -> (Result<stillstream_runtime::job::JobResult>, BTreeMap<u64, u64>) {
     let result: Arc<Mutex<BTreeMap<u64, u64>>> = Arc::default();
     let failures = Arc::new(AtomicU64::new(fault.times));
     let mut plan = Plan::default();
-    plan.add(node("numbers", NodeBody::Source(Arc::new(move || Ok(Box::new(Numbers { next: 0, end: n, step: 1 })))), None));
+    plan.add(node(
+        "numbers",
+        NodeBody::Source(Arc::new(move || Ok(Box::new(Numbers { next: 0, end: n, step: 1 })))),
+        None,
+    ));
     let selector = Arc::new(OwnedKey(|n: &u64| n % 100));
     let exchange = Exchange::Key(Arc::new(move |groups, p| by_key::<u64, _>(selector.clone(), groups, p)));
     let shared = result.clone();
@@ -196,7 +210,10 @@ fn a_bounded_job_with_checkpoints_takes_a_final_one() {
 fn an_error_and_a_panic_go_back_to_the_last_checkpoint_and_the_sums_are_exact() {
     for panics in [false, true] {
         let mut settings = settings("failing", Some(10));
-        settings.restart = Some(stillstream_checkpoint::RestartStrategyConfig::FixedDelay { attempts: 5, delay: Duration::from_millis(1) });
+        settings.restart = Some(stillstream_checkpoint::RestartStrategyConfig::FixedDelay {
+            attempts: 5,
+            delay: Duration::from_millis(1),
+        });
         let (outcome, sums) = run(4_000_000, Fault { fail_at: 500_000, panics, times: 2 }, settings);
         let outcome = outcome.unwrap();
         // both subtasks may fail in the same attempt
@@ -207,7 +224,8 @@ fn an_error_and_a_panic_go_back_to_the_last_checkpoint_and_the_sums_are_exact() 
 
 #[test]
 fn without_checkpoints_a_failure_ends_the_job_and_names_the_operator() {
-    let (outcome, _) = run(1_000_000, Fault { fail_at: 1000, panics: true, times: 1 }, settings("fatal", None));
+    let (outcome, _) =
+        run(1_000_000, Fault { fail_at: 1000, panics: true, times: 1 }, settings("fatal", None));
     let error = outcome.unwrap_err().to_string();
     assert!(error.contains("operator `sum`") && error.contains("a bug in user code"), "{error}");
 }
@@ -222,7 +240,10 @@ fn a_job_in_a_directory_leaves_nothing_behind_but_the_register() {
     assert!(outcome.unwrap().checkpoints.completed >= 1);
     assert_eq!(sums, expected(3_000_000));
     let job = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
-    let left: Vec<_> = std::fs::read_dir(job).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let left: Vec<_> = std::fs::read_dir(job)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     assert!(left.iter().all(|name| !name.starts_with("chk-")), "{left:?}");
     // a finished job starts afresh
     let (outcome, sums) = run(1000, NONE, settings);
