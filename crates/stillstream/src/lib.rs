@@ -1,1 +1,17 @@
 //! Stateful stream processing for Rust that loses nothing.
+
+mod collector;
+mod data_stream;
+mod environment;
+mod graph;
+mod keyed_stream;
+mod operators;
+pub mod prelude;
+mod side_output;
+
+pub use collector::Collector;
+pub use data_stream::DataStream;
+pub use environment::StreamExecutionEnvironment;
+pub use keyed_stream::KeyedStream;
+pub use side_output::OutputTag;
+pub use stillstream_runtime::exchange::KeySelector;

@@ -1,0 +1,12 @@
+//! Everything that a job usually needs: `use stillstream::prelude::*;`
+
+pub use std::time::Duration;
+
+pub use stillstream_state::{
+    Aggregate, AggregatingState, BroadcastState, Data, ListState, MapState, OperatorListState, ReducingState,
+    ValueState,
+};
+pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
+pub use stillstream_types::{Error, Result, ResultExt, Timestamp};
+
+pub use crate::{Collector, DataStream, KeySelector, KeyedStream, OutputTag, StreamExecutionEnvironment};
