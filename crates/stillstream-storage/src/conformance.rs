@@ -33,6 +33,7 @@ pub fn sample_record(generation: u64, completed: &[u64]) -> RegisterRecord {
             .iter()
             .map(|&id| CompletedRef { id: CheckpointId(id), path: format!("chk-{id}") })
             .collect(),
+        retained: Vec::new(),
     }
 }
 
