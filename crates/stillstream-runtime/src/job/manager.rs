@@ -37,6 +37,8 @@ pub(crate) enum Message {
     Engine(Event),
     /// What an attempt starts from has been read.
     Restored(Generation, Result<Option<RestoredState>>),
+    /// Workers of this attempt may never have started: nobody waits for those that do not answer.
+    DeployFailed(Generation),
     /// From the client.
     Cancel,
     /// From the client.
@@ -248,6 +250,12 @@ impl Manager {
                 self.deploy(restored)
             }
             Message::Restored(..) => {}
+            Message::DeployFailed(generation) => {
+                if generation == self.state.generation {
+                    self.state.stopped.extend(0..self.fleet.workers());
+                    self.all_stopped();
+                }
+            }
             Message::Cancel => self.cancel(),
             Message::TriggerCheckpoint(reply) => {
                 let request = RequestId(self.state.next_request);
