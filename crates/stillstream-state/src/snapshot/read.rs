@@ -155,7 +155,7 @@ impl RestoredKeyedState {
 }
 
 fn failed(handle: &KeyedStateHandle) -> impl Fn(std::io::Error) -> StateError + '_ {
-    move |source| StateError::Io { what: format!("reading the snapshot `{}`", path_of(handle)), source }
+    |source| StateError::reading(path_of(handle), source)
 }
 
 /// Reads and verifies the header.
