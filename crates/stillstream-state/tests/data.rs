@@ -239,7 +239,10 @@ fn user_keys_hash_by_their_fields() {
         "user-1".to_string().key_hash(groups).group()
     );
     assert_ne!(Kind::Passenger.key_hash(groups), Kind::Other(String::new(), false).key_hash(groups));
-    assert_ne!((vec![1u8], Vec::<u8>::new()).key_hash(groups), (Vec::<u8>::new(), vec![1u8]).key_hash(groups));
+    assert_ne!(
+        (vec![1u8], Vec::<u8>::new()).key_hash(groups),
+        (Vec::<u8>::new(), vec![1u8]).key_hash(groups)
+    );
 }
 
 mod evolution {
