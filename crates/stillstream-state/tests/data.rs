@@ -113,7 +113,7 @@ fn read_garbage(bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn every_value_comes_back_as_it_went(
