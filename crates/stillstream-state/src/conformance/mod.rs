@@ -1,6 +1,6 @@
 //! What every keyed backend must do, as tests that each backend runs.
 //!
-//! ```ignore
+//! ```text
 //! struct Heap;
 //! impl stillstream_state::conformance::BackendFactory for Heap {
 //!     fn create<K: Key>(&self, options: BackendOptions) -> KeyedStateBackend<K> {
