@@ -9,4 +9,8 @@ pub use stillstream_state::{
 pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
 pub use stillstream_types::{Error, Result, ResultExt, Timestamp};
 
+pub use crate::functions::{
+    BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
+    KeyedContext, KeyedProcess, KeyedStates, States,
+};
 pub use crate::{Collector, DataStream, KeySelector, KeyedStream, OutputTag, StreamExecutionEnvironment};
