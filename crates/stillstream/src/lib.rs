@@ -8,6 +8,7 @@ mod graph;
 mod keyed_functions;
 mod keyed_stream;
 mod operators;
+mod plain_functions;
 pub mod prelude;
 mod side_output;
 

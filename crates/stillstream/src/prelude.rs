@@ -11,6 +11,6 @@ pub use stillstream_types::{Error, Result, ResultExt, Timestamp};
 
 pub use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
-    KeyedContext, KeyedProcess, KeyedStates, States,
+    KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
 };
 pub use crate::{Collector, DataStream, KeySelector, KeyedStream, OutputTag, StreamExecutionEnvironment};

@@ -10,10 +10,12 @@ mod broadcast_process;
 mod co_process;
 mod context;
 mod keyed_process;
+mod plain_process;
 mod states;
 
 pub use broadcast_process::{BroadcastContext, BroadcastProcess};
 pub use co_process::{CoContext, CoProcess, CoStates};
 pub use context::{KeyedContext, TimerAccess};
 pub use keyed_process::{Context, KeyedProcess, States};
+pub use plain_process::ProcessContext;
 pub use states::{BroadcastStates, KeyedStates};

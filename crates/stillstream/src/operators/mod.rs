@@ -3,4 +3,5 @@
 pub(crate) mod keyed_process;
 pub(crate) mod keyed_state;
 pub(crate) mod keyed_value;
+pub(crate) mod plain_process;
 pub(crate) mod stateless;
