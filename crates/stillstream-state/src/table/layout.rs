@@ -23,6 +23,8 @@ use super::shared::Shared;
 const LINE: usize = 64;
 /// Bytes of a bucket of small entries.
 const PAIR: usize = 2 * LINE;
+/// Entries that must fit in such a bucket: with fewer, too many would lie outside their home.
+const LEAST_IN_PAIR: usize = 5;
 /// Wider keys and values are boxed: a page should hold some dozens of entries.
 const WIDE: usize = 128;
 /// A page splits above this fill.
@@ -80,10 +82,10 @@ impl<K, V> Form<K, V> {
 
     const SHAPE: Shape = {
         let mut slots = 15;
-        while slots > 2 && Self::slots_at(slots) + slots * Self::SLOT_BYTES > PAIR {
+        while slots >= LEAST_IN_PAIR && Self::slots_at(slots) + slots * Self::SLOT_BYTES > PAIR {
             slots -= 1;
         }
-        if slots > 2 {
+        if slots >= LEAST_IN_PAIR {
             Shape { slots, bucket_bytes: PAIR }
         } else {
             // 7, 11 or 15: with the counter, whole vectors of four tags. Fewer only if that saves 5 % of the page:

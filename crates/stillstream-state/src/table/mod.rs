@@ -301,9 +301,10 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
                 // SAFETY: only `&mut self` writes the table's pages
                 let found = unsafe { Form::<K, V>::find(entry.page(), tag, key) };
                 match found {
-                    // SAFETY: the slot is taken, and own pages may be written
                     Ok(spot) if entry.is_own() => {
-                        f(i, unsafe { &mut *Form::<K, V>::value_mut(entry.page(), spot) })
+                        // SAFETY: the slot is taken, and own pages may be written
+                        let value = unsafe { &mut *Form::<K, V>::value_mut(entry.page(), spot) };
+                        f(i, value);
                     }
                     _ => {
                         f(i, self.get_or_insert_at(place, tag, key, &mut init));
