@@ -5,8 +5,10 @@
 //! no key is hashed again and no user's code runs there. `passed` counts the entries that would have liked to lie in
 //! this bucket or before it and lie behind it: a search ends at the first bucket with none, and no tombstones are needed.
 //!
-//! - Small entries: a bucket is a cache line, and one miss finds the entry (three entries for 8-byte keys and values).
-//! - Wider entries: up to 15 tags fill a line, the slots follow.
+//! - Small entries: a bucket is a pair of cache lines, loaded together (six entries for 8-byte keys and values). Buckets of
+//!   one line hold three, so that every fifth entry lies outside its home at a good fill, and guessing wrong where costs more than
+//!   the second line: 8.7 against 5.1 ns for an update in cache, no difference from memory.
+//! - Wider entries: 7, 11 or 15 tags, then their slots.
 //! - A value that owns memory or is wide lies in a counted box ([`Shared`]), so that copying a page copies no values.
 //! - Keys lie in the slot, unless they are very wide. A key that owns memory is cloned when its page is copied.
 
@@ -19,6 +21,10 @@ use super::pool::{PAGE_BYTES, Page};
 use super::shared::Shared;
 
 const LINE: usize = 64;
+/// Bytes of a bucket of small entries.
+const PAIR: usize = 2 * LINE;
+/// Entries that must fit in such a bucket: with fewer, too many would lie outside their home.
+const LEAST_IN_PAIR: usize = 5;
 /// Wider keys and values are boxed: a page should hold some dozens of entries.
 const WIDE: usize = 128;
 /// A page splits above this fill.
@@ -76,11 +82,11 @@ impl<K, V> Form<K, V> {
 
     const SHAPE: Shape = {
         let mut slots = 15;
-        while slots > 2 && Self::slots_at(slots) + slots * Self::SLOT_BYTES > LINE {
+        while slots >= LEAST_IN_PAIR && Self::slots_at(slots) + slots * Self::SLOT_BYTES > PAIR {
             slots -= 1;
         }
-        if slots > 2 {
-            Shape { slots, bucket_bytes: LINE }
+        if slots >= LEAST_IN_PAIR {
+            Shape { slots, bucket_bytes: PAIR }
         } else {
             // 7, 11 or 15: with the counter, whole vectors of four tags. Fewer only if that saves 5 % of the page:
             // the larger a bucket, the fewer entries lie outside their home.
@@ -101,6 +107,11 @@ impl<K, V> Form<K, V> {
 
     pub(super) const SLOTS: usize = Self::SHAPE.slots;
     const SLOTS_AT: usize = Self::slots_at(Self::SLOTS);
+    /// Counter and tags, and the padding behind them, so that they can be compared four at a time.
+    const TAG_WORDS: usize = {
+        let padded = round_up(1 + Self::SLOTS, 4);
+        if padded * 4 <= Self::SLOTS_AT { padded } else { 1 + Self::SLOTS }
+    };
     const BUCKET_BYTES: usize = Self::SHAPE.bucket_bytes;
     /// Buckets in a page: 1 to 64.
     pub(super) const BUCKETS: usize = {
@@ -108,7 +119,7 @@ impl<K, V> Form<K, V> {
         assert!(n >= 1 && n <= 64 && Self::SLOTS >= 3);
         n
     };
-    const IN_LINE: bool = Self::BUCKET_BYTES == LINE;
+    const IN_PAIR: bool = Self::BUCKET_BYTES == PAIR;
     /// Entries above which a page splits.
     pub(super) const FULL: usize = {
         let n = Self::BUCKETS * Self::SLOTS;
@@ -255,7 +266,7 @@ impl<K, V> Form<K, V> {
     pub(super) unsafe fn format(page: Page) {
         for bucket in 0..Self::BUCKETS {
             // SAFETY: counter and tags lie at the bucket's start; the page is ours
-            unsafe { Self::bucket(page, bucket).cast::<u32>().write_bytes(0, 1 + Self::SLOTS) };
+            unsafe { Self::bucket(page, bucket).cast::<u32>().write_bytes(0, Self::TAG_WORDS) };
         }
         // SAFETY: the page is ours
         unsafe { page.set_count(0) };
@@ -270,11 +281,11 @@ impl<K, V> Form<K, V> {
         let words = Self::bucket(page, bucket).cast::<u32>();
         let mut found = 0u32;
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if (Self::SLOTS + 1).is_multiple_of(4) {
+        if Self::TAG_WORDS.is_multiple_of(4) {
             use std::arch::x86_64::*;
             let mut at = 0;
-            while at <= Self::SLOTS {
-                // SAFETY: SLOTS + 1 words are initialized and a multiple of 4; SSE2 is part of x86-64
+            while at < Self::TAG_WORDS {
+                // SAFETY: TAG_WORDS words are initialized and a multiple of 4; SSE2 is part of x86-64
                 unsafe {
                     let four = _mm_loadu_si128(words.add(at).cast());
                     let same = _mm_cmpeq_epi32(four, _mm_set1_epi32(tag as i32));
@@ -282,7 +293,7 @@ impl<K, V> Form<K, V> {
                 }
                 at += 4;
             }
-            return found >> 1;
+            return found >> 1 & ((1 << Self::SLOTS) - 1);
         }
         let mut at = 0;
         while at < Self::SLOTS {
@@ -577,14 +588,12 @@ impl<K: Clone + 'static, V: Clone + 'static> Form<K, V> {
     pub(super) fn prefetch(page: Page, tag: u32) {
         let bucket = Self::bucket(page, Self::home(tag));
         prefetch(bucket);
-        if !Self::IN_LINE {
-            // the tags may straddle two lines
-            prefetch(bucket.wrapping_add(4 * Self::SLOTS));
-        }
+        // the second half; of a wide bucket, the tags' second line if they straddle two
+        prefetch(bucket.wrapping_add(if Self::IN_PAIR { LINE } else { 4 * Self::SLOTS }));
     }
 
     /// How many rounds of prefetching the layout wants: the bucket; the slot; the boxed value.
-    pub(super) const ROUNDS: usize = if Self::IN_LINE { 1 } else { 2 } + Self::VALUE_BOXED as usize;
+    pub(super) const ROUNDS: usize = if Self::IN_PAIR { 1 } else { 2 } + Self::VALUE_BOXED as usize;
 
     /// Loads what a look-up will read after the bucket of the tag was loaded.
     ///

@@ -58,7 +58,7 @@ impl<T: Clone + Send + Sync + 'static> TableValue for T {}
 type Spill<K, V> = BTreeMap<u64, Vec<(K, V)>>;
 
 /// Records ahead of the present one for which memory is asked.
-const AHEAD: usize = 24;
+const AHEAD: usize = 16;
 
 /// A hash table owned by one worker.
 ///
@@ -154,11 +154,9 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         size_of::<Self>() + size_of_val(&*self.directory) + self.pages * PAGE_BYTES + boxed + spilled
     }
 
-    /// Place and tag of a hash.
     #[inline(always)]
-    fn locate(&self, hash: KeyHash) -> (u64, u32) {
-        let place = self.places.place(hash);
-        (place, Form::<K, V>::tag(place, hash.0))
+    fn view(&self) -> View {
+        View { directory: self.directory.as_ptr(), shift: self.shift, places: self.places }
     }
 
     #[inline(always)]
@@ -171,8 +169,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     /// The value of a key.
     #[inline]
     pub fn get(&self, hash: KeyHash, key: &K) -> Option<&V> {
-        let (place, tag) = self.locate(hash);
-        let page = self.entry(place).page();
+        let (place, tag, entry) = self.view().locate::<K, V>(hash);
+        let page = entry.page();
         // SAFETY: only `&mut self` writes the table's pages
         match unsafe { Form::<K, V>::find(page, tag, key) } {
             // SAFETY: `find` returns taken slots; the page stays while the table is borrowed
@@ -185,8 +183,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     /// The value of a key, to be changed in place.
     #[inline]
     pub fn get_mut(&mut self, hash: KeyHash, key: &K) -> Option<&mut V> {
-        let (place, tag) = self.locate(hash);
-        let mut entry = self.entry(place);
+        let (place, tag, mut entry) = self.view().locate::<K, V>(hash);
         // SAFETY: only `&mut self` writes the table's pages
         match unsafe { Form::<K, V>::find(entry.page(), tag, key) } {
             Ok(spot) => {
@@ -204,34 +201,33 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     /// The value of a key; a new key is cloned and gets the value that `make` returns.
     #[inline(always)]
     pub fn get_or_insert_with(&mut self, hash: KeyHash, key: &K, make: impl FnOnce() -> V) -> &mut V {
-        let (place, tag) = self.locate(hash);
-        let mut entry = self.entry(place);
-        if !entry.is_own() {
-            entry = self.make_own(place);
+        let (place, tag, entry) = self.view().locate::<K, V>(hash);
+        if entry.is_own() {
+            // SAFETY: the page is own
+            if let Ok(spot) = unsafe { Form::<K, V>::find(entry.page(), tag, key) } {
+                // SAFETY: the slot is taken, the page is own, and both stay while the table is borrowed
+                return unsafe { &mut *Form::<K, V>::value_mut(entry.page(), spot) };
+            }
         }
-        // SAFETY: the page is own
-        match unsafe { Form::<K, V>::find(entry.page(), tag, key) } {
-            // SAFETY: the slot is taken, the page is own, and both stay while the table is borrowed
-            Ok(spot) => unsafe { &mut *Form::<K, V>::value_mut(entry.page(), spot) },
-            Err(may_be_spilled) => self.insert_new(place, tag, key, make, may_be_spilled),
-        }
+        self.get_or_insert_at(place, tag, key, make)
     }
 
+    /// The same, when the page is not own or the key not there.
     #[cold]
     #[inline(never)]
-    fn insert_new(
-        &mut self,
-        place: u64,
-        tag: u32,
-        key: &K,
-        make: impl FnOnce() -> V,
-        may_be_spilled: bool,
-    ) -> &mut V {
-        if may_be_spilled && self.spilled(place, key).is_some() {
-            // looked up twice, because a borrow that is returned on one branch lasts on all
-            return self
-                .spilled_mut(place, key)
-                .expect("it was there, and nobody has touched the table since");
+    fn get_or_insert_at(&mut self, place: u64, tag: u32, key: &K, make: impl FnOnce() -> V) -> &mut V {
+        let page = self.make_own(place).page();
+        // SAFETY: the page is own
+        match unsafe { Form::<K, V>::find(page, tag, key) } {
+            // SAFETY: the slot is taken, the page is own, and both stay while the table is borrowed
+            Ok(spot) => return unsafe { &mut *Form::<K, V>::value_mut(page, spot) },
+            Err(true) if self.spilled(place, key).is_some() => {
+                // looked up twice, because a borrow that is returned on one branch lasts on all
+                return self
+                    .spilled_mut(place, key)
+                    .expect("it was there, and nobody has touched the table since");
+            }
+            Err(_) => {}
         }
         let value = make();
         let key = key.clone();
@@ -249,8 +245,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
 
     /// Removes a key and returns its value.
     pub fn remove(&mut self, hash: KeyHash, key: &K) -> Option<V> {
-        let (place, tag) = self.locate(hash);
-        let mut entry = self.entry(place);
+        let (place, tag, mut entry) = self.view().locate::<K, V>(hash);
         // SAFETY: only `&mut self` writes the table's pages
         match unsafe { Form::<K, V>::find(entry.page(), tag, key) } {
             Ok(spot) => {
@@ -271,19 +266,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     /// Asks the processor to load the memory that a look-up of this hash will read first.
     #[inline(always)]
     pub fn prefetch(&self, hash: KeyHash) {
-        let (place, tag) = self.locate(hash);
-        Form::<K, V>::prefetch(self.entry(place).page(), tag);
-    }
-
-    /// The later rounds of prefetching, for layouts with a miss behind the first.
-    #[inline(always)]
-    fn prefetch_round(&self, round: usize, hash: KeyHash) {
-        if round == 0 {
-            return self.prefetch(hash);
-        }
-        let (place, tag) = self.locate(hash);
-        // SAFETY: only `&mut self` writes the table's pages
-        unsafe { Form::<K, V>::prefetch_slot(self.entry(place).page(), tag, round) }
+        self.view().prefetch::<K, V>(0, hash);
     }
 
     /// Updates the values of a batch of records, in order, loading memory ahead.
@@ -299,19 +282,36 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         mut f: impl FnMut(usize, &mut V),
     ) {
         let rounds = Form::<K, V>::ROUNDS;
-        // round r runs (rounds - r) * AHEAD records ahead of the update
+        let ahead = |round: usize| (rounds - round) * AHEAD;
+        // kept out of memory, which the compiler must think written by every update
+        let mut view = self.view();
         for round in 0..rounds {
-            for &hash in hashes.iter().take((rounds - round) * AHEAD) {
-                self.prefetch_round(round, hash);
+            for &hash in hashes.iter().take(ahead(round)) {
+                view.prefetch::<K, V>(round, hash);
             }
         }
         for (i, &hash) in hashes.iter().enumerate() {
             for round in 0..rounds {
-                if let Some(&ahead) = hashes.get(i + (rounds - round) * AHEAD) {
-                    self.prefetch_round(round, ahead);
+                if let Some(&later) = hashes.get(i + ahead(round)) {
+                    view.prefetch::<K, V>(round, later);
                 }
             }
-            keys.with(i, |key| f(i, self.get_or_insert_with(hash, key, &mut init)));
+            keys.with(i, |key| {
+                let (place, tag, entry) = view.locate::<K, V>(hash);
+                // SAFETY: only `&mut self` writes the table's pages
+                let found = unsafe { Form::<K, V>::find(entry.page(), tag, key) };
+                match found {
+                    Ok(spot) if entry.is_own() => {
+                        // SAFETY: the slot is taken, and own pages may be written
+                        let value = unsafe { &mut *Form::<K, V>::value_mut(entry.page(), spot) };
+                        f(i, value);
+                    }
+                    _ => {
+                        f(i, self.get_or_insert_at(place, tag, key, &mut init));
+                        view = self.view();
+                    }
+                }
+            });
         }
     }
 
@@ -440,6 +440,36 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         }
         self.pages += 1;
         page
+    }
+}
+
+/// What a look-up needs of a table, in registers. Valid until the table is changed other than in place.
+#[derive(Clone, Copy)]
+struct View {
+    directory: *const Entry,
+    shift: u32,
+    places: Places,
+}
+
+impl View {
+    /// Place, tag and directory entry of a hash.
+    #[inline(always)]
+    fn locate<K, V>(self, hash: KeyHash) -> (u64, u32, Entry) {
+        let place = self.places.place(hash);
+        // SAFETY: a directory has 2^(64 - shift) entries
+        let entry = unsafe { *self.directory.add((place >> self.shift) as usize) };
+        (place, Form::<K, V>::tag(place, hash.0), entry)
+    }
+
+    /// One of the rounds of prefetching: round 0 loads the bucket, later ones what a look-up reads behind it.
+    #[inline(always)]
+    fn prefetch<K: TableKey, V: TableValue>(self, round: usize, hash: KeyHash) {
+        let (_, tag, entry) = self.locate::<K, V>(hash);
+        match round {
+            0 => Form::<K, V>::prefetch(entry.page(), tag),
+            // SAFETY: the view is valid, so the page is the table's and not written meanwhile
+            _ => unsafe { Form::<K, V>::prefetch_slot(entry.page(), tag, round) },
+        }
     }
 }
 
