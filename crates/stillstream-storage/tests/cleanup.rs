@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use stillstream_storage::conformance::sample_metadata;
 use stillstream_storage::{CheckpointStorage, JobStorage, Lease, StorageOptions, VerifyMode};
-use stillstream_types::streams::{SnapshotStore, SnapshotStream};
+use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{CheckpointId, CheckpointMetadata, Generation, JobId, StreamHandle};
 use tokio::runtime::{Builder, Runtime};
 

@@ -8,7 +8,7 @@ use stillstream_storage::conformance::sample_metadata;
 use stillstream_storage::{
     CheckpointStorage, JobStorage, RetainedCheckpoint, StorageError, StorageOptions, VerifyMode,
 };
-use stillstream_types::streams::{SnapshotStore, SnapshotStream};
+use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{CheckpointId, ErrorKind, JobId, StreamHandle};
 use tokio::runtime::{Builder, Runtime};
 
