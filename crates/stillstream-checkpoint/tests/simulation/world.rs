@@ -432,16 +432,14 @@ impl World {
     fn act(&mut self, action: Action) {
         match action {
             Action::Deliver { node, event } => {
-                if let Event::Acknowledge { .. } = &event {
-                    if self.fault() {
-                        match self.below(3) {
-                            0 => return,
-                            1 => self.bag.push(Action::Deliver { node, event: event.clone() }),
-                            _ => {
-                                // to whoever is there now
-                                let node = self.alive().unwrap_or(node);
-                                return self.feed(node, event);
-                            }
+                if matches!(event, Event::Acknowledge { .. }) && self.fault() {
+                    match self.below(3) {
+                        0 => return,
+                        1 => self.bag.push(Action::Deliver { node, event: event.clone() }),
+                        _ => {
+                            // to whoever is there now
+                            let node = self.alive().unwrap_or(node);
+                            return self.feed(node, event);
                         }
                     }
                 }
