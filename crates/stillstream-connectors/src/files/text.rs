@@ -91,7 +91,7 @@ impl SplitSource for TextSource {
         for file in find(&self.paths).map_err(ConnectorError::into_error)? {
             let whole = file.gzip || file.bytes <= self.split_size.max(1);
             let size = if whole { u64::MAX } else { self.split_size.max(1) };
-            let mut start = 0;
+            let mut start = 0u64;
             loop {
                 let end = start.saturating_add(size);
                 let last = whole || end >= file.bytes;
