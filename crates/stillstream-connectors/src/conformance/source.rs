@@ -121,8 +121,8 @@ fn open_all<S: SplitSource>(
     restored: Option<&[OperatorSubtaskState]>,
 ) -> Vec<SourceDriver<S>> {
     let restored = restored.map(|states| redistribute(states, parallelism));
-    let open = |subtask| {
-        let state = restored.as_ref().map(|states| states[subtask].clone());
+    let open = |subtask: usize| {
+        let state = restored.as_ref().map(|states: &Vec<OperatorSubtaskState>| states[subtask].clone());
         SourceDriver::open(source, subtask, parallelism, state).expect("the source opens")
     };
     (0..parallelism).map(open).collect()
