@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
+use stillstream_runtime::Operator;
+use stillstream_runtime::connect::{SourceOperator, SplitSource};
 use stillstream_runtime::plan::{Exchange, Node, NodeBody, NodeId, NodeInput, Plan};
-use stillstream_runtime::{Operator, Source};
 use stillstream_types::{Error, ErrorKind, Result};
 
 use crate::side_output::Sides;
@@ -17,7 +19,14 @@ pub(crate) struct GraphState {
     sides: Vec<Sides>,
     /// Mistakes found while the graph was written; `execute` reports the first.
     mistakes: Vec<String>,
+    /// What sources and sinks want to see before the job starts.
+    checks: Vec<(NodeId, Check)>,
+    /// `sink.committer.retries`, which is known when the job starts.
+    commit_retries: Arc<AtomicU32>,
 }
+
+/// Looks whether the other end of a connector is there.
+type Check = Box<dyn Fn() -> Result<()>>;
 
 /// The graph, shared by an environment and all its streams.
 #[derive(Clone, Default)]
@@ -81,13 +90,45 @@ impl Graph {
         Upstream::main(node)
     }
 
-    /// Adds a source; `make` makes one parallel instance.
-    pub fn source(
-        &self,
-        name: &str,
-        make: impl Fn() -> Result<Box<dyn Source>> + Send + Sync + 'static,
-    ) -> Upstream {
-        self.add(NodeSpec::stateful(name), NodeBody::Source(Arc::new(make)), Vec::new())
+    /// Adds a source, with its check and its one side output.
+    pub fn source<S: SplitSource>(&self, name: String, source: S) -> Upstream {
+        let source = Arc::new(source);
+        let checked = source.clone();
+        let make = move || Ok(Box::new(SourceOperator::new(source.clone())) as _);
+        let spec = NodeSpec::stateful(&name).with_sides(Sides::of_source());
+        let upstream = self.add(spec, NodeBody::Source(Arc::new(make)), Vec::new());
+        self.check(upstream.node, move || checked.validate());
+        upstream
+    }
+
+    /// Has `check` called before the job starts.
+    pub fn check(&self, node: NodeId, check: impl Fn() -> Result<()> + 'static) {
+        self.0.borrow_mut().checks.push((node, Box::new(check)));
+    }
+
+    /// How often a sink tries a commit again; the number is there when the job starts.
+    pub fn commit_retries(&self) -> Arc<AtomicU32> {
+        self.0.borrow().commit_retries.clone()
+    }
+
+    /// Forgets everything: the job has been started, the next one begins.
+    pub fn clear(&self) {
+        let mut graph = self.0.borrow_mut();
+        let commit_retries = graph.commit_retries.clone();
+        *graph = GraphState { commit_retries, ..GraphState::default() };
+    }
+
+    /// Calls the checks of all sources and sinks.
+    ///
+    /// # Errors
+    /// The first that fails, with the name of the source or sink.
+    pub fn run_checks(&self) -> Result<()> {
+        let graph = self.0.borrow();
+        graph.checks.iter().try_for_each(|(node, check)| {
+            let at = &graph.plan.nodes[node.0];
+            let what = if at.inputs.is_empty() { "source" } else { "sink" };
+            check().map_err(|error| error.context(format!("{what} `{}`", at.name)))
+        })
     }
 
     /// Adds an operator that reads `ports[i]` as its logical input `i`; `make` makes one parallel instance.

@@ -13,4 +13,12 @@ pub use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
     KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
 };
+pub use stillstream_connectors::{
+    Collect, CsvSource, Discard, FileSink, Generator, OnMalformed, Print, TextSource,
+};
+
+pub use crate::{
+    CheckpointingMode, FsStateBackend, JobClient, JobResult, JobStatus, MemoryStateBackend, ProgressMode,
+    RestartStrategy, Retention, StreamSink,
+};
 pub use crate::{Collector, DataStream, KeySelector, KeyedStream, OutputTag, StreamExecutionEnvironment};

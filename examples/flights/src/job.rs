@@ -152,11 +152,15 @@ pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) {
     let on_time = split_late(&flights);
     on_time.side_output(&LATE).sink_to("late", FileSink::csv(folder("late"))).uid("late");
 
-    let weather = env.from_source("weather", CsvSource::<Weather>::new(settings.weather.clone()).null("NA")).uid("weather");
+    let weather = env
+        .from_source("weather", CsvSource::<Weather>::new(settings.weather.clone()).null("NA"))
+        .uid("weather");
     on_time
         .key_by_ref(|flight| &flight.origin)
         .window(Tumbling::of(hours(1)))
-        .aggregate_with(HourStats, |origin: &String, window: TimeWindow, stats| airport_hour(origin, window.start, stats))
+        .aggregate_with(HourStats, |origin: &String, window: TimeWindow, stats| {
+            airport_hour(origin, window.start, stats)
+        })
         .uid("airport-hours")
         .connect(&weather)
         .key_by(|row| (row.origin.clone(), row.hour), |weather| (weather.origin.clone(), weather.time_hour))
@@ -168,13 +172,16 @@ pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) {
     on_time
         .key_by_ref(|flight| &flight.carrier)
         .window(Tumbling::of(days(1)))
-        .aggregate_with(DayStats, |carrier: &String, window: TimeWindow, (flights, delayed_15, total_dep_delay)| CarrierDay {
-            day: window.start.to_string()[..10].to_string(),
-            carrier: carrier.clone(),
-            flights,
-            delayed_15,
-            total_dep_delay,
-        })
+        .aggregate_with(
+            DayStats,
+            |carrier: &String, window: TimeWindow, (flights, delayed_15, total_dep_delay)| CarrierDay {
+                day: window.start.to_string()[..10].to_string(),
+                carrier: carrier.clone(),
+                flights,
+                delayed_15,
+                total_dep_delay,
+            },
+        )
         .uid("carrier-days")
         .sink_to("carrier_days", FileSink::csv(folder("carrier_days")))
         .uid("carrier-days-out");

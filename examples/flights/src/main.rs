@@ -54,11 +54,14 @@ fn parse(arguments: &[String]) -> Result<Options> {
     };
     let duration = |name: &str, default: Duration| -> Result<Duration> {
         match value_of(name)? {
-            Some(text) => stillstream::config::parse_duration(&text).map_err(|error| Error::msg(format!("{name}: {error}"))),
+            Some(text) => stillstream::config::parse_duration(&text)
+                .map_err(|error| Error::msg(format!("{name}: {error}"))),
             None => Ok(default),
         }
     };
-    let path = |name: &str, default: PathBuf| -> Result<PathBuf> { Ok(value_of(name)?.map_or(default, PathBuf::from)) };
+    let path = |name: &str, default: PathBuf| -> Result<PathBuf> {
+        Ok(value_of(name)?.map_or(default, PathBuf::from))
+    };
     let pace = duration("--pace", seconds(7))?;
     let settings = job::Settings {
         flights: path("--flights", shipped("flights.csv.gz"))?,
@@ -120,7 +123,10 @@ fn demonstrate(arguments: &[String]) -> Result<()> {
         std::thread::sleep(after);
         if job.try_wait()?.is_none() {
             job.kill()?;
-            println!("\nKilled the job (process {}) with SIGKILL after {after:?}. Starting it again ..", job.id());
+            println!(
+                "\nKilled the job (process {}) with SIGKILL after {after:?}. Starting it again ..",
+                job.id()
+            );
             wait(job)?;
             job = start_job(arguments, out)?;
         }

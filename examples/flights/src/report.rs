@@ -51,7 +51,8 @@ pub fn print(out: &Path) -> Result<()> {
     hours.sort_by(|a, b| b.mean_dep_delay.unwrap_or(0.0).total_cmp(&a.mean_dep_delay.unwrap_or(0.0)));
     println!("Worst hours             airport  flights  cancelled  mean delay  95 %  rain (in)  wind (mph)");
     for hour in hours.iter().take(5) {
-        let number = |value: Option<f64>, places: usize| value.map_or("-".into(), |value| format!("{value:.places$}"));
+        let number =
+            |value: Option<f64>, places: usize| value.map_or("-".into(), |value| format!("{value:.places$}"));
         println!(
             "{:<23} {:<8} {:>7}  {:>9}  {:>10.1}  {:>4}  {:>9}  {:>10}",
             hour.hour,
@@ -75,8 +76,17 @@ pub fn print(out: &Path) -> Result<()> {
     println!("\nCarrier  flights  delayed 15 min or more  minutes of delay a flight");
     for (carrier, (flights, delayed, total)) in ranking {
         let of = flights.max(1) as f64;
-        println!("{carrier:<7}  {flights:>7}  {:>20.1} %  {:>25.1}", delayed as f64 * 100.0 / of, total as f64 / of);
+        println!(
+            "{carrier:<7}  {flights:>7}  {:>20.1} %  {:>25.1}",
+            delayed as f64 * 100.0 / of,
+            total as f64 / of
+        );
     }
-    println!("\nResults: {}/airport_hours, {}/carrier_days, {}/late", out.display(), out.display(), out.display());
+    println!(
+        "\nResults: {}/airport_hours, {}/carrier_days, {}/late",
+        out.display(),
+        out.display(),
+        out.display()
+    );
     Ok(())
 }
