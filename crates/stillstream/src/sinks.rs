@@ -98,7 +98,7 @@ impl<T: Data> DataStream<T> {
     /// ```
     pub fn collect(&self) -> Collect<T> {
         let collect = Collect::new();
-        let _ = self.sink_to("collect", collect.clone());
+        self.sink_to("collect", collect.clone());
         collect
     }
 }
