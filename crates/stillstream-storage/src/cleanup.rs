@@ -199,6 +199,7 @@ impl JobStorage {
             };
             report.left.push(format!("chk-{number}: {reason}"));
         }
-        Ok(())
+        // folders that a crash left before their first file
+        self.store().remove_empty_dirs(&self.streams.anchor)
     }
 }
