@@ -181,13 +181,13 @@ struct LocalWriter {
 impl LocalWriter {
     fn flush(&mut self) -> Result<(), StorageError> {
         let buffer = std::mem::take(&mut self.buffer);
-        let written = self.to_disk(&buffer);
+        let written = self.put_on_disk(&buffer);
         self.buffer = buffer;
         self.buffer.clear();
         written
     }
 
-    fn to_disk(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+    fn put_on_disk(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let step = DiskStep::Write { path: &self.temp, len: bytes.len() };
         let written = self.inner.step(step, || file.write_all(bytes));
@@ -236,7 +236,7 @@ impl BlobWriter for LocalWriter {
             self.flush()?;
         }
         if bytes.len() >= self.inner.write_buffer {
-            return self.to_disk(bytes);
+            return self.put_on_disk(bytes);
         }
         self.buffer.extend_from_slice(bytes);
         Ok(())

@@ -382,7 +382,7 @@ fn run_until_power_cut(handle: &Handle, step: Option<u64>) -> u64 {
     }
     power.lose_unsynced().unwrap();
     let what = format!("power cut before step {step:?}");
-    let storage = open(Arc::new(LocalStore::new(&root, &options())));
+    let storage = open(Arc::new(disk(&root)));
     assert_recoverable(&storage, announced, &what);
     // and the next start works, sweeps, and goes on
     let mut lease = storage.claim("job").unwrap_or_else(|error| panic!("{what}: {error}"));
