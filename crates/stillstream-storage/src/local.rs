@@ -272,8 +272,17 @@ impl BlobStore for LocalStore {
         if key.is_empty() { shown(&self.0.root) } else { shown(&self.0.root.join(key)) }
     }
 
-    fn local_path(&self, key: &str) -> Option<PathBuf> {
-        self.dir(key).ok()
+    fn local_folder(&self, prefix: &str) -> Result<Option<PathBuf>, StorageError> {
+        let dir = self.dir(prefix)?;
+        let fail = |error| StorageError::io("make the folder", shown(&dir), error);
+        self.0.make_dirs(&dir).map_err(fail)?;
+        // A process that was killed may have made some of them and not come to the sync. Above the root it is enough that
+        // the root's own name is durable.
+        let above_root = self.0.root.parent().unwrap_or(&self.0.root);
+        for folder in dir.ancestors().take_while(|folder| folder.starts_with(above_root)) {
+            self.0.sync_dir(folder).map_err(fail)?;
+        }
+        Ok(Some(dir))
     }
 
     fn cas_support(&self) -> CasSupport {
@@ -355,7 +364,7 @@ impl BlobStore for LocalStore {
         remove_empty(&self.path(prefix)?)
     }
 
-    fn sync_deletes(&self, prefix: &str) -> Result<(), StorageError> {
+    fn sync_folder(&self, prefix: &str) -> Result<(), StorageError> {
         let dir = self.dir(prefix)?;
         match self.0.sync_dir(&dir) {
             Err(error) if !not_found(&error) => Err(StorageError::io("sync", shown(&dir), error)),

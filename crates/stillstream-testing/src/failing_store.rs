@@ -197,8 +197,8 @@ impl BlobStore for FailingStore {
         self.inner.display(key)
     }
 
-    fn local_path(&self, key: &str) -> Option<PathBuf> {
-        self.inner.local_path(key)
+    fn local_folder(&self, prefix: &str) -> Result<Option<PathBuf>, StorageError> {
+        self.inner.local_folder(prefix)
     }
 
     fn cas_support(&self) -> CasSupport {
@@ -255,8 +255,8 @@ impl BlobStore for FailingStore {
         self.inner.remove_empty_dirs(prefix)
     }
 
-    fn sync_deletes(&self, prefix: &str) -> Result<(), StorageError> {
-        self.inner.sync_deletes(prefix)
+    fn sync_folder(&self, prefix: &str) -> Result<(), StorageError> {
+        self.inner.sync_folder(prefix)
     }
 }
 

@@ -152,7 +152,7 @@ fn a_listing_that_hides_everything_does_not_start_a_job_afresh() {
         match storage.claim("job") {
             // an object store's register is read by its name, and needs no listing
             Ok(lease) => assert_eq!(lease.record().completed.len(), 1),
-            Err(error) => assert!(matches!(error, StorageError::Contended { .. }), "{error}"),
+            Err(error) => assert!(matches!(error, StorageError::RegisterMissing { .. }), "{error}"),
         }
         store.heal();
         assert_recoverable(&storage, 30, "after the listing came back");
@@ -196,8 +196,8 @@ fn a_request_that_is_sent_twice_recognises_its_own_first_result() {
         fn display(&self, key: &str) -> String {
             self.0.display(key)
         }
-        fn local_path(&self, key: &str) -> Option<std::path::PathBuf> {
-            self.0.local_path(key)
+        fn local_folder(&self, prefix: &str) -> Result<Option<std::path::PathBuf>, StorageError> {
+            self.0.local_folder(prefix)
         }
         fn cas_support(&self) -> CasSupport {
             CasSupport::Tags
@@ -240,8 +240,8 @@ fn a_request_that_is_sent_twice_recognises_its_own_first_result() {
         fn remove_empty_dirs(&self, prefix: &str) -> Result<(), StorageError> {
             self.0.remove_empty_dirs(prefix)
         }
-        fn sync_deletes(&self, prefix: &str) -> Result<(), StorageError> {
-            self.0.sync_deletes(prefix)
+        fn sync_folder(&self, prefix: &str) -> Result<(), StorageError> {
+            self.0.sync_folder(prefix)
         }
     }
     let runtime = runtime();
@@ -365,6 +365,7 @@ fn run_until_power_cut(handle: &Handle, step: Option<u64>) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("checkpoints");
     let power = Arc::new(step.map_or_else(PowerCut::new, PowerCut::before_step));
+    let options = || StorageOptions { exclusive_lock: true, ..options() };
     let open = |store: Arc<dyn BlobStore>| {
         CheckpointStorage::with_store(store, options(), handle.clone()).job(JobId::from_name("job"))
     };
