@@ -226,7 +226,8 @@ fn items<T: SinkTarget>(target: &T) -> Vec<T::Item> {
 
 /// A job without checkpoints commits everything at its end, and nothing before.
 fn without_checkpoints<T: SinkTarget>(target: &T) {
-    let mut context = OpenContext { checkpointing: false, ..OpenContext::for_test("sink", 0, 1) };
+    let mut context = OpenContext::for_test("sink", 0, 1);
+    context.checkpointing = false;
     let mut operator = SinkOperator::new(Arc::new(target.sink()), 0);
     let mut run = || -> Result<()> {
         operator.open(&mut context)?;
