@@ -682,7 +682,10 @@ impl Manager {
             self.engine(Event::Tick);
         }
         match &mut self.state.phase {
-            Phase::WaitingToRestart { at } if *at <= now => self.request_attempt(),
+            Phase::WaitingToRestart { at } if *at <= now => {
+                self.advance(JobStatus::Created);
+                self.request_attempt();
+            }
             Phase::Stopping { deadline, warned, .. } => {
                 let (deadline, half) = (*deadline, self.settings.cancellation_timeout / 2);
                 if now >= deadline {
