@@ -295,11 +295,10 @@ impl StreamExecutionEnvironment {
     /// A stream of records that the program has at hand, in their order, by one subtask. They must be the same each time
     /// the program is started.
     pub fn from_collection<T: Data>(&self, records: impl IntoIterator<Item = T>) -> DataStream<T> {
-        self.from_source("collection", Collection::new(records)).set_parallelism(1)
-    }
-
-    pub(crate) fn graph(&self) -> &Graph {
-        &self.graph
+        // in the program's memory, as good as a constant: a missing uid is nothing to warn of
+        self.from_source("collection", Collection::new(records))
+            .set_parallelism(1)
+            .change("", |node| node.stateful = false)
     }
 }
 

@@ -261,7 +261,8 @@ fn broadcast_and_keyed_state_go_into_one_snapshot_and_come_back() {
     let by_key = Arc::new(OwnedKey(|n: &u64| *n));
     let clock = Arc::default();
     let run = |restored, rule: bool| {
-        let mut operator = WithBroadcast::<Scale, _>::operator(by_key.clone(), Sides::new());
+        let mut operator =
+            WithBroadcast::<Scale, _>::operator(Arc::new(Scale::open), by_key.clone(), Sides::new());
         operator.open(&mut context(0, 1, &clock, restored)).unwrap();
         let mut out = Output::default();
         if rule {
