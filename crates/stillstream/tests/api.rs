@@ -81,6 +81,25 @@ fn a_function_with_state_and_timers_emits_what_is_open_at_the_end_of_the_input()
 }
 
 #[test]
+fn timers_follow_the_watermark_so_that_a_pause_ends_a_session() {
+    let at = |minute| Timestamp::from_millis(0) + minutes(minute);
+    let env = env(2);
+    // every user clicks at 0, 10, 100 and 110 minutes: two sessions
+    let clicks = [0, 10, 100, 110].into_iter().flat_map(|minute| (0..50).map(move |user| (user, minute)));
+    let sessions = env
+        .from_collection(clicks.map(|(user, minute)| Click { user, at: at(minute) }))
+        .watermarks(WatermarkStrategy::monotonic().timestamp(|click: &Click| click.at))
+        .key_by(|click| click.user)
+        .process::<Sessions>()
+        .uid("sessions")
+        .collect();
+    env.execute("sessions by watermark").unwrap();
+    let session = |user, start| Session { user, start: at(start), last: at(start + 10), clicks: 2 };
+    let expected: Vec<Session> = (0..50).flat_map(|user| [session(user, 0), session(user, 100)]).collect();
+    assert_eq!(sessions.sorted(), expected);
+}
+
+#[test]
 fn records_that_own_memory_are_counted_by_key_with_both_kinds_of_snapshot() {
     for asynchronous in [true, false] {
         let mut env = env(2);
