@@ -216,6 +216,9 @@ impl<L: Logic> Operator for KeyedOperator<L> {
     }
 }
 
+/// Makes a function.
+type Open<F, K> = dyn Fn(&mut KeyedStates<K>) -> Result<F> + Send + Sync;
+
 /// A [`KeyedProcess`].
 pub(crate) struct OneInput<F, S> {
     function: F,
@@ -223,11 +226,7 @@ pub(crate) struct OneInput<F, S> {
 }
 
 impl<F: KeyedProcess, S: KeySelector<F::In, Key = F::Key>> OneInput<F, S> {
-    pub fn operator(
-        open: Arc<dyn Fn(&mut KeyedStates<F::Key>) -> Result<F> + Send + Sync>,
-        selector: Arc<S>,
-        sides: Sides,
-    ) -> KeyedOperator<Self> {
+    pub fn operator(open: Arc<Open<F, F::Key>>, selector: Arc<S>, sides: Sides) -> KeyedOperator<Self> {
         let make: MakeLogic<Self> =
             Arc::new(move |states, _| Ok(Self { function: open(states)?, selector: selector.clone() }));
         KeyedOperator::new(make, sides, false)
@@ -262,7 +261,7 @@ where
     S2: KeySelector<F::In2, Key = F::Key>,
 {
     pub fn operator(
-        open: Arc<dyn Fn(&mut KeyedStates<F::Key>) -> Result<F> + Send + Sync>,
+        open: Arc<Open<F, F::Key>>,
         first: Arc<S1>,
         second: Arc<S2>,
         sides: Sides,

@@ -46,8 +46,11 @@ fn keyed<T: Data, S: KeySelector<T>>(selector: &S, records: Vec<T>, times: Vec<i
     Batch { values: records, times, hashes }
 }
 
+/// Records with their times.
+type Timed<T> = Vec<(T, Option<i64>)>;
+
 /// What came out of the main output, with times; and the watermarks, each with how many records came before it.
-fn main_of<T: Data>(out: &mut Output) -> (Vec<(T, Option<i64>)>, Vec<(usize, Timestamp)>) {
+fn main_of<T: Data>(out: &mut Output) -> (Timed<T>, Vec<(usize, Timestamp)>) {
     let (mut records, mut watermarks) = (Vec::new(), Vec::new());
     for emission in out.drain() {
         match emission {
@@ -282,7 +285,7 @@ fn broadcast_and_keyed_state_go_into_one_snapshot_and_come_back() {
 fn map_and_filter_keep_each_record_with_its_time_and_drop_key_hashes() {
     let batch = || keyed(&OwnedKey(|n: &u64| *n), (0..10).collect(), (0..10).map(|n| n * 10).collect());
     let mut out = Output::default();
-    let mut filter = Filter::new(Arc::new(|n: &u64| n % 3 == 0));
+    let mut filter = Filter::new(Arc::new(|n: &u64| n.is_multiple_of(3)));
     filter.process(0, batch().into(), &mut out).unwrap();
     let mut map = Map::new(Arc::new(|n: u64| n.to_string()));
     let Some(Emission::Batch(filtered)) = out.drain().next() else { panic!("a batch") };
