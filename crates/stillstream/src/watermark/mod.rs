@@ -6,6 +6,8 @@
 
 mod operator;
 mod saved;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use saved::SavedTime;
 

@@ -36,7 +36,7 @@ impl TimeWindow {
 
 /// Windows of one size at fixed places, in milliseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Aligned {
+pub struct Aligned {
     pub size: i64,
     pub slide: i64,
     pub offset: i64,
@@ -62,7 +62,7 @@ impl Aligned {
 
 /// What an assigner comes down to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     Aligned(Aligned),
     Session { gap: i64 },
 }

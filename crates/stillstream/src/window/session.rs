@@ -24,13 +24,20 @@ struct Open<K, T, Acc, R> {
     passing: Passing,
 }
 
+type OpenOf<T, S, A, E> = Open<
+    <S as KeySelector<T>>::Key,
+    T,
+    <A as Aggregate>::Acc,
+    <E as Emit<<S as KeySelector<T>>::Key, <A as Aggregate>::Out>>::Result,
+>;
+
 pub(crate) struct SessionWindows<T: Data, S: KeySelector<T>, A: Aggregate<In = T>, E: Emit<S::Key, A::Out>> {
     gap: i64,
     settings: Settings<T>,
     selector: Arc<S>,
     aggregate: Arc<A>,
     emit: Arc<E>,
-    open: Option<Open<S::Key, T, A::Acc, E::Result>>,
+    open: Option<OpenOf<T, S, A, E>>,
 }
 
 impl<T, S, A, E> SessionWindows<T, S, A, E>
