@@ -103,8 +103,7 @@ fn a_pause_ends_a_session_wherever_the_watermark_stands() {
         .collect();
     env.execute("sessions by watermark").unwrap();
     let session = |user, start| Session { user, start: at(start), last: at(start + 10), clicks: 2 };
-    let mut expected: Vec<Session> =
-        (0..50).flat_map(|user| [session(user, 0), session(user, 100)]).collect();
+    let expected: Vec<Session> = (0..50).flat_map(|user| [session(user, 0), session(user, 100)]).collect();
     assert_eq!(sessions.sorted(), expected);
 }
 
