@@ -13,6 +13,7 @@ use stillstream_checkpoint::{
     JobState, JobStatus, OperatorInfo, RequestId, RestartDecision, RestartStrategy, RestartStrategyConfig,
     TaskInfo,
 };
+use stillstream_types::crash::crash_point;
 use stillstream_types::{
     CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobOutcome, Result, SubtaskId,
     SubtaskIndex,
@@ -288,6 +289,7 @@ impl Manager {
                 });
             }
             Command::NotifyComplete { generation, checkpoint, .. } => {
+                passing("before-notification");
                 if generation == self.state.generation {
                     self.fleet.send(Control::Complete { id: checkpoint });
                 }
@@ -453,7 +455,7 @@ impl Manager {
             }
             Report::Acknowledged { checkpoint, subtask, snapshot, times } => {
                 let metrics = metrics_of(&times);
-
+                passing("after-acknowledge");
                 self.engine(Event::Acknowledge { generation, checkpoint, subtask, snapshot, metrics });
             }
             Report::Declined { checkpoint, subtask, reason } => {
@@ -782,6 +784,13 @@ impl Manager {
         board.ended = true;
         drop(board);
         self.shared.changed.notify_all();
+    }
+}
+
+/// A place where a test may make the JobManager die.
+fn passing(point: &str) {
+    if let Err(crash) = crash_point(point) {
+        tracing::warn!("{crash}: the JobManager goes on");
     }
 }
 
