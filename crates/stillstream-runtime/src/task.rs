@@ -313,6 +313,15 @@ impl Driver {
                 self.chain.push_batch(port, batch);
                 continue;
             }
+            let set_aside = self.later.iter().map(|queued| queued.time.watermark).min().unwrap_or(i64::MAX);
+            let watermark = Timestamp::from_millis(low_watermark(frontiers).min(set_aside));
+            if watermark == Timestamp::MAX && self.watermark < watermark {
+                // the end of the input comes before the barrier, even if one step shows both: what it makes timers and
+                // windows emit belongs into the last checkpoint, since none follows
+                self.watermark = watermark;
+                self.chain.push_watermark(watermark);
+                continue;
+            }
             // nothing of the own epoch is left here, and nothing can arrive: the barrier is complete
             let next = self.later.iter().map(|queued| queued.time.epoch).min().unwrap_or(u64::MAX).min(low);
             if next > self.epoch && next != u64::MAX {
@@ -335,8 +344,6 @@ impl Driver {
                 }
                 continue;
             }
-            let set_aside = self.later.iter().map(|queued| queued.time.watermark).min().unwrap_or(i64::MAX);
-            let watermark = Timestamp::from_millis(low_watermark(frontiers).min(set_aside));
             if watermark > self.watermark {
                 self.watermark = watermark;
                 self.chain.push_watermark(watermark);
