@@ -104,6 +104,8 @@ struct State {
     started: Duration,
     slowest: Duration,
     result: Option<Result<()>>,
+    /// The register says that the job has finished: no other outcome can be written and no attempt begun.
+    finished: bool,
     progress: Progress,
 }
 
@@ -151,6 +153,7 @@ impl Manager {
             started: clock.elapsed(),
             slowest: Duration::ZERO,
             result: None,
+            finished: false,
             progress: Progress::new(settings.progress),
         };
         Self { settings, physical, coordinator, fleet, home, io, clock, messages, shared, counters, state }
@@ -503,6 +506,7 @@ impl Manager {
     fn finish_job(&mut self, outcome: JobOutcome) {
         match outcome {
             JobOutcome::Finished => {
+                self.state.finished = true;
                 if matches!(self.state.phase, Phase::Running) {
                     self.state.phase = Phase::Draining;
                     self.fleet.send(Control::Finish);
@@ -618,7 +622,7 @@ impl Manager {
 
     /// Restart or give up.
     fn after_failure(&mut self, error: Error) {
-        if error.is_fatal() {
+        if error.is_fatal() || self.state.finished {
             return self.give_up(error);
         }
         let random = random_unit();
@@ -648,7 +652,11 @@ impl Manager {
 
     fn end_with(&mut self, outcome: JobOutcome, error: Error) {
         self.state.phase = Phase::Ending { error };
-        self.engine(Event::JobEnded { outcome });
+        match self.state.finished {
+            // the coordinator has written its last outcome and answers no more
+            true => self.finish_job(outcome),
+            false => self.engine(Event::JobEnded { outcome }),
+        }
     }
 
     fn timers(&mut self) {
