@@ -235,6 +235,15 @@ impl Manager {
                 }
             }
             Message::Cancel => self.cancel(),
+            Message::TriggerCheckpoint(reply) if !self.checkpointing() => {
+                let message = format!(
+                    "job `{}` takes no checkpoints; `enable_checkpointing` (execution.checkpointing.interval) changes that",
+                    self.settings.name
+                );
+                // the client may have gone away
+                let _ = reply
+                    .send(Err(CheckpointFailure::new(FailureReason::PeriodicSchedulerShutdown, message)));
+            }
             Message::TriggerCheckpoint(reply) => {
                 let request = RequestId(self.state.next_request);
                 self.state.next_request += 1;
