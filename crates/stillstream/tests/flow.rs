@@ -186,9 +186,11 @@ fn code_that_never_returns_is_named_when_the_time_to_cancel_is_over() {
     endless(&env)
         .rebalance()
         .map(move |n| {
-            while n == 1_000 {
-                entered.store(true, Ordering::SeqCst);
-                std::thread::park_timeout(millis(50));
+            if n == 1_000 {
+                loop {
+                    entered.store(true, Ordering::SeqCst);
+                    std::thread::park_timeout(millis(50));
+                }
             }
             n
         })
@@ -212,9 +214,11 @@ fn a_sink_that_blocks_for_ever_is_named_when_the_time_to_cancel_is_over() {
     let blocking = Plain::new(move |context| {
         let (blocks, entered) = (context.subtask.0 == 1, entered.clone());
         Ok(move |_: Batch<u64>| {
-            while blocks {
-                entered.store(true, Ordering::SeqCst);
-                std::thread::park_timeout(millis(50));
+            if blocks {
+                loop {
+                    entered.store(true, Ordering::SeqCst);
+                    std::thread::park_timeout(millis(50));
+                }
             }
             Ok(())
         })
