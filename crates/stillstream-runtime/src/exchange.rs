@@ -25,6 +25,11 @@ pub trait KeySelector<T>: Send + Sync + 'static {
     type Key: Key;
     /// Calls `f` with the key of `record`.
     fn with_key<R>(&self, record: &T, f: impl FnOnce(&Self::Key) -> R) -> R;
+    /// The key of `record`, to keep.
+    #[inline(always)]
+    fn key(&self, record: &T) -> Self::Key {
+        self.with_key(record, Clone::clone)
+    }
 }
 
 /// A closure that makes the key: `|flight| flight.carrier.clone()`.
@@ -36,6 +41,10 @@ impl<T, K: Key, F: Fn(&T) -> K + Send + Sync + 'static> KeySelector<T> for Owned
     #[inline(always)]
     fn with_key<R>(&self, record: &T, f: impl FnOnce(&K) -> R) -> R {
         f(&(self.0)(record))
+    }
+    #[inline(always)]
+    fn key(&self, record: &T) -> K {
+        (self.0)(record)
     }
 }
 

@@ -31,4 +31,4 @@ pub mod waker;
 mod worker;
 
 pub use batch::{AnyBatch, Batch};
-pub use operator::{AsyncSnapshot, OpenContext, Operator, Output, Source, SourceStatus};
+pub use operator::{AsyncSnapshot, Emission, OpenContext, Operator, Output, Source, SourceStatus};

@@ -177,6 +177,12 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
         self.len(namespace).map(|len| len == 0)
     }
 
+    /// Forgets all keys of a namespace at once.
+    pub fn remove_namespace(&self, namespace: N) -> Result<(), StateError> {
+        self.0.write()?.remove(&namespace);
+        Ok(())
+    }
+
     /// Starts taking all entries out of a namespace, in slices. Entries that are not taken yet are still state: they are
     /// in a snapshot that comes between two slices, and stay when the walk is dropped.
     pub fn take_namespace(&self, namespace: N) -> Result<NamespaceWalk<K, N, V>, StateError> {
