@@ -240,7 +240,8 @@ fn metadata_that_contradicts_itself_is_refused() {
     fn state(old: &mut CheckpointMetadata) -> &mut OperatorSubtaskState {
         old.operators[0].subtasks.get_mut(&SubtaskIndex(1)).unwrap()
     }
-    let damages: [(&str, fn(&mut CheckpointMetadata)); 7] = [
+    type Damage = fn(&mut CheckpointMetadata);
+    let damages: [(&str, Damage); 7] = [
         ("listed twice", |old| old.operators.push(old.operators[0].clone())),
         ("subtask 1 of 1", |old| old.operators[0].parallelism = 1),
         ("key group 100 of 100", |old| old.operators[0].max_parallelism = 100),

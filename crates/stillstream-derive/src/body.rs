@@ -1,6 +1,6 @@
 //! The generated implementation.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Ident, Member, parse_quote};
@@ -20,11 +20,11 @@ pub fn implementation(shape: &Shape) -> TokenStream {
         Kind::Enum(_) => enum_bodies(&p, shape),
     };
     let types = all_parts(shape).map(|part| &part.ty);
-    let depths = types.map(|ty| quote_spanned!(ty.span()=> <#ty as #p::Data>::DEPTH));
+    let depths = types.map(|ty| quote_spanned!(place_of(ty)=> <#ty as #p::Data>::DEPTH));
     let Bodies { encode, decode, schema, evolved, hash } = bodies;
     quote! {
         #[automatically_derived]
-        #[allow(clippy::all, unused_variables, unused_mut)]
+        #[allow(clippy::all, unused_variables, unused_mut, unused_imports)]
         impl #impl_generics #p::Data for #ident #ty_generics #where_clause {
             const DEPTH: usize = #p::deepest(&[#(#depths),*]);
             #[inline]
@@ -41,6 +41,12 @@ pub fn implementation(shape: &Shape) -> TokenStream {
             fn hash_key(&self, hasher: &mut #p::KeyHasher) { #hash }
         }
     }
+}
+
+/// Where an error about a field's type points: at the type. Names resolve as in the rest of the generated code, also
+/// when the type stands in a macro of its own.
+fn place_of(ty: &syn::Type) -> Span {
+    ty.span().resolved_at(Span::call_site())
 }
 
 struct Bodies {
@@ -141,24 +147,24 @@ fn enum_bodies(p: &TokenStream, shape: &Shape) -> Bodies {
 
 fn encode_part(p: &TokenStream, part: &Part, place: TokenStream) -> TokenStream {
     let ty = &part.ty;
-    quote_spanned!(ty.span()=> <#ty as #p::Data>::encode(#place, out);)
+    quote_spanned!(place_of(ty)=> <#ty as #p::Data>::encode(#place, out);)
 }
 
 fn hash_part(p: &TokenStream, part: &Part, place: TokenStream) -> TokenStream {
     let ty = &part.ty;
-    quote_spanned!(ty.span()=> <#ty as #p::Data>::hash_key(#place, hasher);)
+    quote_spanned!(place_of(ty)=> <#ty as #p::Data>::hash_key(#place, hasher);)
 }
 
 fn decoded(p: &TokenStream, path: &TokenStream, parts: &[Part]) -> TokenStream {
     let fields = parts.iter().map(
-        |Part { member, ty, .. }| quote_spanned!(ty.span()=> #member: <#ty as #p::Data>::decode(input)?),
+        |Part { member, ty, .. }| quote_spanned!(place_of(ty)=> #member: <#ty as #p::Data>::decode(input)?),
     );
     quote!(#path { #(#fields),* })
 }
 
 fn schema_fields(p: &TokenStream, parts: &[Part]) -> TokenStream {
     let fields = parts.iter().map(|Part { name, ty, .. }| {
-        quote_spanned! {ty.span()=> #p::Field {
+        quote_spanned! {place_of(ty)=> #p::Field {
             name: #p::String::from(#name),
             schema: <#ty as #p::Data>::schema(),
             default: {

@@ -25,7 +25,7 @@ pub trait KeySelector<T>: Send + Sync + 'static {
     type Key: Key;
     /// Calls `f` with the key of `record`.
     fn with_key<R>(&self, record: &T, f: impl FnOnce(&Self::Key) -> R) -> R;
-    /// The key of `record`, to keep.
+    /// The key of `record`, as a value of its own.
     #[inline(always)]
     fn key(&self, record: &T) -> Self::Key {
         self.with_key(record, Clone::clone)

@@ -8,6 +8,7 @@
 //! | [`exchange`] | how records get from task to task |
 //! | [`stream_time`] | the timestamp: epoch and watermark |
 //! | [`control`] | messages between JobManager and workers |
+//! | [`connect`] | what connectors are written against: typed sources and sinks |
 //! | `chain`, `task` | the driver: one Timely operator that runs a chain of operators |
 //! | `flow` | credits, and watermarks between sources |
 //! | `worker` | one worker thread during one attempt |
@@ -16,6 +17,7 @@ pub mod batch;
 mod catch;
 mod chain;
 pub mod clock;
+pub mod connect;
 pub mod control;
 pub mod exchange;
 pub mod flow;
@@ -27,6 +29,8 @@ pub mod shared;
 pub mod snapshot_pool;
 pub mod stream_time;
 mod task;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod waker;
 mod worker;
 

@@ -39,8 +39,6 @@ pub struct WorkerMetrics {
     pub records_out: AtomicU64,
     /// Number of task activations so far in the upper bits, and in the lower 16 the task that runs now plus one, or 0.
     activity: AtomicU64,
-    /// Records that wait for a barrier, over all tasks of the worker.
-    pub set_aside: AtomicU64,
     /// The most that was ever set aside or in flight on one edge.
     pub max_in_flight: AtomicU64,
 }
@@ -54,6 +52,18 @@ impl WorkerMetrics {
     pub(crate) fn leave(&self) {
         let turn = self.activity.load(Ordering::Relaxed) >> 16;
         self.activity.store(turn << 16, Ordering::Relaxed);
+    }
+
+    /// Everything as numbers, for the way to the JobManager.
+    pub(crate) fn figures(&self) -> [u64; 4] {
+        [&self.records_in, &self.records_out, &self.activity, &self.max_in_flight]
+            .map(|figure| figure.load(Ordering::Relaxed))
+    }
+
+    /// Takes over what another process counted.
+    pub(crate) fn learn(&self, figures: [u64; 4]) {
+        let own = [&self.records_in, &self.records_out, &self.activity, &self.max_in_flight];
+        own.into_iter().zip(figures).for_each(|(own, figure)| own.store(figure, Ordering::Relaxed));
     }
 
     /// A number that changes with every activation, and the task that is being run now.

@@ -157,6 +157,19 @@ pub enum StateError {
 }
 
 impl StateError {
+    /// A failed read of a snapshot. A stream that is missing, too short, or
+    /// whose checksum the store found wrong, stays so: trying again cannot help.
+    pub(crate) fn reading(path: &str, source: std::io::Error) -> Self {
+        match source.kind() {
+            std::io::ErrorKind::InvalidData
+            | std::io::ErrorKind::UnexpectedEof
+            | std::io::ErrorKind::NotFound => {
+                Self::Malformed { path: path.into(), part: "its content".into(), why: source.to_string() }
+            }
+            _ => Self::Io { what: format!("reading the snapshot `{path}`"), source },
+        }
+    }
+
     /// The kind under which the runtime reports it: a damaged snapshot is fatal, a failing store is not.
     pub fn kind(&self) -> ErrorKind {
         match self {

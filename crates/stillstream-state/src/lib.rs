@@ -13,6 +13,8 @@
 extern crate self as stillstream_state;
 
 pub mod backend;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod data;
 #[doc(hidden)]
 pub mod derive_support;

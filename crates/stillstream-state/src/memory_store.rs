@@ -26,8 +26,13 @@ pub struct MemorySnapshotStore {
 }
 
 impl MemorySnapshotStore {
+    /// A store without a limit, as `default()`.
+    pub const fn unlimited() -> Self {
+        Self { max_state_size: None }
+    }
+
     /// A store that takes at most so many bytes of one state.
-    pub fn with_max_state_size(bytes: u64) -> Self {
+    pub const fn with_max_state_size(bytes: u64) -> Self {
         Self { max_state_size: Some(bytes) }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stillstream_types::crash::{Crash, crash_point};
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{CheckpointId, CheckpointMetadata, CompletedRef, JobId};
 use tokio::runtime::Handle;
@@ -172,12 +173,19 @@ impl JobStorage {
         let path = format!("chk-{}", metadata.id);
         let key = self.key(&join(&path, METADATA_FILE));
         let bytes = encode(metadata, Anchor::Parent);
+        crash_point("before-metadata").map_err(|crash| self.crashed(&key, crash))?;
         if self.store().put_new(&key, &bytes)? == Created::Exists && self.store().get(&key)?.0 != bytes {
             return Err(StorageError::AlreadyExists { path: self.store().display(&key) });
         }
         // what exists may be the result of a try whose folder could not be synced
         self.store().sync_deletes(&self.key(&path))?;
+        crash_point("after-metadata").map_err(|crash| self.crashed(&key, crash))?;
         Ok(CompletedRef { id: metadata.id, path })
+    }
+
+    fn crashed(&self, key: &str, crash: Crash) -> StorageError {
+        let (path, reason) = (self.store().display(key), crash.to_string());
+        StorageError::Indeterminate { operation: "create", path, reason }
     }
 
     /// Reads the metadata of a checkpoint of this job; `path` is that of a [`CompletedRef`], as in `chk-17`. For snapshots

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use stillstream_types::crash::crash_point;
 use stillstream_types::{CheckpointId, Generation, RegisterRecord, StreamHandle};
 
 use crate::checkpoint::{JobStorage, checkpoint_number};
@@ -71,6 +72,8 @@ impl JobStorage {
         // that there was none is no news: an aborted checkpoint has none
         report.missing = 0;
         let mut steps = || {
+            crash_point("half-discarded")
+                .map_err(|crash| StorageError::io("delete", self.store().display(&dir), crash.into()))?;
             self.store().sync_deletes(&dir)?;
             for entry in self.store().list(&dir)? {
                 if !spare.contains(&entry.key) {

@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use stillstream_types::crash::crash_point;
 use stillstream_types::{CheckpointId, Generation, JobId, JobOutcome, RegisterRecord};
 
 use crate::checkpoint::JobStorage;
@@ -192,9 +193,11 @@ impl Lease {
                 }
             };
             self.check(&next)?;
+            self.crash_point("before-register")?;
             match self.register.compare_and_set(Some(&self.version), &next) {
                 Ok(version) => {
                     (self.version, self.record, self.unsure) = (version, next, false);
+                    self.crash_point("after-register")?;
                     return Ok(&self.record);
                 }
                 Err(CasError::Storage(error)) if attempted.is_none() => return Err(error),
@@ -215,6 +218,14 @@ impl Lease {
     fn unknown(&self, error: StorageError) -> StorageError {
         let (path, reason) = (self.register.display(), error.to_string());
         StorageError::Indeterminate { operation: "change", path, reason }
+    }
+
+    fn crash_point(&self, point: &str) -> Result<(), StorageError> {
+        crash_point(point).map_err(|crash| StorageError::Indeterminate {
+            operation: "change",
+            path: self.register.display(),
+            reason: crash.to_string(),
+        })
     }
 
     fn reload(&mut self, attempted: bool) -> Result<(), StorageError> {

@@ -15,6 +15,9 @@
 //! Paths within handles are relative to the *anchor*, the job's directory (`<dir>/<job id>`): a job directory that was
 //! moved or copied as a whole stays readable.
 //!
+//! Crash points (see [`stillstream_types::crash`]): `before-metadata`, `after-metadata`, `before-register`,
+//! `after-register`, `half-discarded`.
+//!
 //! | module | what is inside |
 //! |---|---|
 //! | [`checkpoint`] | [`CheckpointStorage`] and [`JobStorage`]: the layout above |

@@ -29,7 +29,7 @@ pub enum Replaced {
 /// Whether a delete found something. Both are fine: deleting is idempotent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deleted {
-    /// It was there.
+    /// It is gone now. (Most object stores do not say whether it was there.)
     Yes,
     /// It was not there.
     NotFound,

@@ -63,7 +63,11 @@ struct Declared {
 /// The operator is made before its side outputs are asked for, so it shares this list and looks into it when the job
 /// starts.
 #[derive(Clone)]
-pub(crate) struct Sides(Option<Arc<Mutex<Vec<Declared>>>>);
+pub(crate) struct Sides {
+    list: Option<Arc<Mutex<Vec<Declared>>>>,
+    /// A source emits into side output 0 whatever it is called.
+    only_one: bool,
+}
 
 fn lock(list: &Mutex<Vec<Declared>>) -> MutexGuard<'_, Vec<Declared>> {
     list.lock().unwrap_or_else(PoisonError::into_inner)
@@ -72,17 +76,22 @@ fn lock(list: &Mutex<Vec<Declared>>) -> MutexGuard<'_, Vec<Declared>> {
 impl Sides {
     /// Of an operator that may emit into side outputs.
     pub fn new() -> Self {
-        Self(Some(Arc::default()))
+        Self { list: Some(Arc::default()), only_one: false }
+    }
+
+    /// Of a source, which has at most one.
+    pub fn of_source() -> Self {
+        Self { list: Some(Arc::default()), only_one: true }
     }
 
     /// Of an operator that has none.
     pub fn none() -> Self {
-        Self(None)
+        Self { list: None, only_one: false }
     }
 
     /// The number of a side output, or what is wrong with asking for it.
     pub fn declare<T: Data>(&self, tag: &OutputTag<T>, operator: &str) -> Result<u32, String> {
-        let Some(list) = &self.0 else {
+        let Some(list) = &self.list else {
             return Err(format!(
                 "`{operator}` has no side outputs, so side_output({:?}) would never get a record: call it on the stream \
                  that `process` or a window returned",
@@ -102,6 +111,12 @@ impl Sides {
                 )),
             };
         }
+        if let (true, Some(first)) = (self.only_one, list.first()) {
+            return Err(format!(
+                "source `{operator}` has one side output, which is read as {:?} and as {:?}: use one OutputTag for both",
+                first.name, tag.name
+            ));
+        }
         list.push(Declared {
             name: tag.name,
             value: TypeId::of::<T>(),
@@ -113,7 +128,7 @@ impl Sides {
 
     /// Buffers for one parallel instance of the operator.
     pub fn open(&self) -> SideCollectors {
-        let declared = self.0.as_ref().map(|list| lock(list).clone()).unwrap_or_default();
+        let declared = self.list.as_ref().map(|list| lock(list).clone()).unwrap_or_default();
         let open = |(number, declared): (usize, &Declared)| {
             (declared.name, (number as u32, *declared, (declared.make)()))
         };
@@ -200,6 +215,18 @@ mod tests {
         open.emit(&LATE, 1, None).unwrap();
         let error = open.emit(&OutputTag::<u32>::new("late"), 1, None).unwrap_err().to_string();
         assert!(error.contains("u32") && error.contains("u64"), "{error}");
+    }
+
+    #[test]
+    fn a_source_has_one_side_output_whatever_its_name() {
+        let sides = Sides::of_source();
+        assert_eq!(sides.declare(&LATE, "lines"), Ok(0));
+        assert_eq!(sides.declare(&LATE, "lines"), Ok(0));
+        let error = sides.declare(&OutputTag::<u64>::new("bad"), "lines").unwrap_err();
+        assert!(
+            error.contains("`lines`") && error.contains("\"late\"") && error.contains("\"bad\""),
+            "{error}"
+        );
     }
 
     #[test]

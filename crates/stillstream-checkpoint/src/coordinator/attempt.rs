@@ -146,7 +146,11 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn on_attempt_started(&mut self, generation: Generation, tasks: Vec<TaskInfo>) {
-        if self.claimed != Some(generation) || matches!(self.closing, Closing::Ending(_)) {
+        // while a new claim is under way no id may be taken: the claim decides where its ids begin
+        if self.claimed != Some(generation)
+            || self.attempt_wanted
+            || matches!(self.closing, Closing::Ending(_))
+        {
             self.warn(format!("generation {generation} is not the present one: its start is ignored"));
             return;
         }

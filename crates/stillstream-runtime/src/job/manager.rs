@@ -37,6 +37,8 @@ pub(crate) enum Message {
     Engine(Event),
     /// What an attempt starts from has been read.
     Restored(Generation, Result<Option<RestoredState>>),
+    /// Workers of this attempt may never have started: nobody waits for those that do not answer.
+    DeployFailed(Generation),
     /// From the client.
     Cancel,
     /// From the client.
@@ -248,6 +250,12 @@ impl Manager {
                 self.deploy(restored)
             }
             Message::Restored(..) => {}
+            Message::DeployFailed(generation) => {
+                if generation == self.state.generation {
+                    self.state.stopped.extend(0..self.fleet.workers());
+                    self.all_stopped();
+                }
+            }
             Message::Cancel => self.cancel(),
             Message::TriggerCheckpoint(reply) => {
                 let request = RequestId(self.state.next_request);
@@ -448,14 +456,23 @@ impl Manager {
                         self.state.phase = Phase::Running;
                         self.advance(JobStatus::Running);
                         let tasks = self.tasks();
+                        // a short source may have ended before the last task was open
+                        let ended =
+                            |task: &&TaskInfo| task.is_source && !self.state.sources_left.contains(&task.id);
+                        let ended: Vec<SubtaskId> = tasks.iter().filter(ended).map(|task| task.id).collect();
                         self.engine(Event::AttemptStarted { generation, tasks });
+                        if self.checkpointing() {
+                            ended
+                                .into_iter()
+                                .for_each(|subtask| self.engine(Event::SourceEnded { generation, subtask }));
+                        }
                         self.all_sources_ended();
                     }
                 }
             }
             Report::SourceEnded(subtask) => {
                 self.state.sources_left.remove(&subtask);
-                if self.checkpointing() {
+                if self.checkpointing() && matches!(self.state.phase, Phase::Running) {
                     self.engine(Event::SourceEnded { generation, subtask });
                 }
                 self.all_sources_ended();

@@ -9,6 +9,7 @@
 //! | `home` | where checkpoints and the register live |
 //! | `stores` | where a subtask writes its snapshot |
 //! | `io` | threads for storage calls |
+//! | `remote`, `process`, `wire` | worker processes on this machine: the JobManager's side, theirs, and the messages |
 //! | `progress` | the line on the terminal |
 
 mod client;
@@ -16,11 +17,15 @@ mod fleet;
 mod home;
 mod io;
 mod manager;
+mod process;
 mod progress;
+mod remote;
 mod settings;
 mod stores;
+mod wire;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use stillstream_checkpoint::{CheckpointCoordinator, CheckpointingMode, CoordinatorSetup, JobStatus};
@@ -33,14 +38,16 @@ pub use settings::{DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, Prog
 use crate::clock::{Clock, SystemClock};
 use crate::metrics::Counters;
 use crate::plan::{Physical, Plan};
-use crate::shared::Alignment;
+use crate::shared::{Alignment, ReportSink};
 use crate::snapshot_pool::{SnapshotPool, SnapshotStores};
 use crate::worker::{WorkerContext, WorkerSettings};
 use client::Shared;
-use fleet::{Fleet, LocalFleet, ReportQueue};
+use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, Parts};
+use process::{Identity, WorkerProcess};
+use remote::{ProcessFleet, ProcessSettings};
 use stores::{FileStores, MemoryStores};
 
 fn configuration(message: impl Into<String>) -> Error {
@@ -131,9 +138,20 @@ fn warn(settings: &JobSettings, physical: &Physical) {
 ///
 /// # Errors
 /// Wrong settings, a plan that cannot be run, a checkpoint directory that cannot be used or that another live process uses.
+///
+/// In a worker process it does not return: the process serves the JobManager that started it and ends with the job.
 pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
+    static SUBMISSIONS: AtomicUsize = AtomicUsize::new(0);
+    let submission = SUBMISSIONS.fetch_add(1, Ordering::SeqCst);
     validate(&settings)?;
     let physical = Arc::new(plan.compile(settings.parallelism, settings.chaining)?);
+    if let Some(identity) = Identity::from_environment() {
+        if identity.submission != submission {
+            // this process was started for a later job of the program; the earlier ones have run
+            return Ok(JobClient::ended(&settings.name));
+        }
+        serve(identity, &physical, &settings)?;
+    }
     warn(&settings, &physical);
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -159,7 +177,10 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     let coordinator = coordinator.map_err(|error| Error::wrap(ErrorKind::Configuration, error))?;
     let (sender, messages) = mpsc::channel();
     let counters = Arc::new(Counters::default());
-    let fleet = local_fleet(&settings, &physical, &stores, &clock, &counters, &sender)?;
+    let fleet = match settings.processes {
+        1 => local_fleet(&settings, &physical, &stores, &clock, &counters, &sender)?,
+        _ => process_fleet(&settings, &physical, submission, &counters, &sender)?,
+    };
     let shared = Arc::new(Shared::default());
     shared.board.lock().status = Some(JobStatus::Initializing);
     let client =
@@ -193,7 +214,6 @@ fn local_fleet(
     counters: &Arc<Counters>,
     sender: &mpsc::Sender<Message>,
 ) -> Result<Box<dyn Fleet>> {
-    let pool = SnapshotPool::start(settings.snapshot_threads, stores.clone(), clock.clone())?;
     let sender = std::sync::Mutex::new(sender.clone());
     let reports = Arc::new(ReportQueue(move |generation, report| {
         // the job has ended if nobody listens
@@ -201,10 +221,71 @@ fn local_fleet(
             let _ = sender.send(Message::Report(generation, report));
         }
     }));
+    let workers = physical.workers as usize;
+    let context = context_factory(settings, physical, stores, clock, counters, reports)?;
+    Ok(Box::new(LocalFleet::start(workers, context)?))
+}
+
+/// Workers of each process, so that all subtasks have one.
+fn threads_per_process(physical: &Physical, processes: u32) -> usize {
+    physical.workers.div_ceil(processes) as usize
+}
+
+fn process_fleet(
+    settings: &JobSettings,
+    physical: &Arc<Physical>,
+    submission: usize,
+    counters: &Arc<Counters>,
+    sender: &mpsc::Sender<Message>,
+) -> Result<Box<dyn Fleet>> {
+    Ok(Box::new(ProcessFleet::start(ProcessSettings {
+        processes: settings.processes as usize,
+        threads: threads_per_process(physical, settings.processes),
+        submission,
+        silence: settings.heartbeat_timeout,
+        counters: counters.clone(),
+        messages: sender.clone(),
+    })?))
+}
+
+/// The life of a worker process: does not return, unless it could not begin.
+fn serve(identity: Identity, physical: &Arc<Physical>, settings: &JobSettings) -> Result<()> {
+    let threads = threads_per_process(physical, settings.processes);
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("tokio")
+        .enable_all()
+        .build()?;
+    let storage = job_storage(settings, tokio.handle(), false)?;
+    let stores = snapshot_stores(settings, &storage);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let counters = Arc::new(Counters::default());
+    let (stream, link) = process::connect(&identity, settings.frame_size)?;
+    let context = context_factory(settings, physical, &stores, &clock, &counters, link.clone())?;
+    let metrics = (0..threads).map(|_| Arc::default()).collect();
+    WorkerProcess { identity, threads, counters, metrics }.serve(stream, &link, &context)
+}
+
+/// 128 random bits as text.
+pub(crate) fn random_token() -> String {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let word = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", word(), word())
+}
+
+fn context_factory(
+    settings: &JobSettings,
+    physical: &Arc<Physical>,
+    stores: &Arc<dyn SnapshotStores>,
+    clock: &Arc<dyn Clock>,
+    counters: &Arc<Counters>,
+    reports: Arc<dyn ReportSink>,
+) -> Result<ContextFactory> {
+    let pool = SnapshotPool::start(settings.snapshot_threads, stores.clone(), clock.clone())?;
     let (physical, stores, clock, counters) =
         (physical.clone(), stores.clone(), clock.clone(), counters.clone());
-    let (workers, settings) = (physical.workers as usize, worker_settings(settings));
-    let context = Arc::new(move |metrics| WorkerContext {
+    let settings = worker_settings(settings);
+    Ok(Arc::new(move |metrics| WorkerContext {
         physical: physical.clone(),
         settings: settings.clone(),
         stores: stores.clone(),
@@ -213,6 +294,5 @@ fn local_fleet(
         clock: clock.clone(),
         metrics,
         counters: counters.clone(),
-    });
-    Ok(Box::new(LocalFleet::start(workers, context)?))
+    }))
 }

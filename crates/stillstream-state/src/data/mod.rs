@@ -25,6 +25,45 @@ use stillstream_types::{KeyGroups, KeyHash};
 /// Implemented by `#[derive(Data)]` for users' structs and enums, and here for numbers, strings, options, vectors, maps,
 /// tuples and times. The binary form is documented in `docs/formats.md` and stable: integers are fixed-width
 /// little-endian, lengths are `u32`.
+///
+/// ```
+/// use stillstream_state::Data;
+///
+/// #[derive(Clone, PartialEq, Debug, Data)]
+/// #[data(crate = stillstream_state)] // not needed where `stillstream` itself is the dependency
+/// struct Session { user: String, clicks: u32 }
+///
+/// let session = Session { user: "a".into(), clicks: 3 };
+/// let mut bytes = Vec::new();
+/// session.encode(&mut bytes);
+/// assert_eq!(Session::decode(&mut &bytes[..]), Ok(session));
+/// ```
+///
+/// A type that holds itself is refused by the compiler (the `Serde` adapter takes it), and so is one that borrows:
+///
+/// ```compile_fail,E0391
+/// # use stillstream_state::Data;
+/// #[derive(Clone, Data)]
+/// #[data(crate = stillstream_state)]
+/// struct Tree { children: Vec<Tree> }
+/// ```
+/// ```compile_fail
+/// # use stillstream_state::Data;
+/// #[derive(Clone, Data)]
+/// #[data(crate = stillstream_state)]
+/// struct Word<'a> { text: &'a str }
+/// ```
+/// ```compile_fail,E0277
+/// # use stillstream_state::Data;
+/// #[derive(Clone, Data)]
+/// #[data(crate = stillstream_state)]
+/// struct Open { socket: std::rc::Rc<u8> }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't cross an exchange or live in state",
+    label = "`Data` is not implemented for it",
+    note = "for your own type add `#[derive(Clone, Data)]`; for a foreign one use a type of your own or the `Serde` adapter"
+)]
 pub trait Data: Clone + Send + Sync + 'static {
     /// How deep the type nests. It is a constant so that a type which holds itself does not compile: its binary form
     /// could nest without a limit, and damaged bytes would overflow the stack. Such types use the `Serde` adapter.

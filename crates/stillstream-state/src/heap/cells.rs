@@ -1,5 +1,7 @@
 //! [`Cells`]: key to value, in the table that the backend's options ask for.
 
+use std::collections::VecDeque;
+
 use stillstream_types::{KeyGroups, KeyHash};
 
 use super::plain::PlainTable;
@@ -85,6 +87,23 @@ impl<K: Key, V: Data> Cells<K, V> {
         }
     }
 
+    /// All keys there are now, in parts that each take little time to read.
+    pub fn keys(&mut self) -> Keys<K, V> {
+        // so many keys can be copied within an operator's time slice
+        const PART: usize = 4096;
+        match self {
+            Self::CopyOnWrite(table) => {
+                let parts = table.len() / PART + 1;
+                Keys { parts: table.freeze().parts(parts).into(), plain: Vec::new() }
+            }
+            Self::Plain(table) => {
+                let mut plain = Vec::with_capacity(table.len());
+                table.for_each(|key, _| plain.push(key.clone()));
+                Keys { parts: VecDeque::new(), plain }
+            }
+        }
+    }
+
     /// Updates the value of each record of a batch, made first where there is none.
     pub fn update_batch(
         &mut self,
@@ -102,6 +121,33 @@ impl<K: Key, V: Data> Cells<K, V> {
     }
 }
 
+/// Keys that are still to be read. An image of the table stands in for them: making it costs far less than copying the
+/// keys, and a part of it is given back before the entries that it holds are changed.
+#[derive(Debug)]
+pub(crate) struct Keys<K, V> {
+    parts: VecDeque<FrozenTable<K, V>>,
+    plain: Vec<K>,
+}
+
+impl<K: Key, V: Data> Keys<K, V> {
+    /// The next keys; none at the end.
+    pub fn next_part(&mut self) -> Vec<K> {
+        while let Some(part) = self.parts.pop_front() {
+            let mut keys = Vec::with_capacity(part.len());
+            part.into_group_order(|_, key, _| keys.push(key.clone()));
+            if !keys.is_empty() {
+                return keys;
+            }
+        }
+        std::mem::take(&mut self.plain)
+    }
+
+    /// How many keys are left.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(FrozenTable::len).sum::<usize>() + self.plain.len()
+    }
+}
+
 struct Frozen<K, V>(FrozenTable<K, V>);
 
 impl<K: Key, V: Data> FrozenRun for Frozen<K, V> {
@@ -109,8 +155,8 @@ impl<K: Key, V: Data> FrozenRun for Frozen<K, V> {
         self.0.len()
     }
 
-    fn write(&self, out: &mut RunWriter<'_>) {
-        self.0.for_each_in_group_order(|group, key, value| {
+    fn write(self: Box<Self>, out: &mut RunWriter<'_>) {
+        self.0.into_group_order(|group, key, value| {
             out.entry(group, |bytes| {
                 key.encode(bytes);
                 value.encode(bytes);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use stillstream_types::KeyHash;
 
 use super::HeapState;
-use super::cells::{Cells, read_entry};
+use super::cells::{Cells, Keys, read_entry};
 use crate::StateError;
 use crate::backend::BackendOptions;
 use crate::data::{Data, DecodeError, Key, Schema};
@@ -195,44 +195,51 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
     }
 
     fn walk(&self, namespace: N, take: bool) -> Result<NamespaceWalk<K, N, V>, StateError> {
-        let mut keys = Vec::new();
-        if let Some(cells) = self.0.read()?.get(&namespace) {
-            keys.reserve_exact(cells.len());
-            cells.for_each(|key, _| keys.push((key.key_hash(self.0.options.groups), key.clone())));
-        }
-        Ok(NamespaceWalk { table: self.0.clone(), namespace, take, keys: keys.into_iter() })
+        let later = self.0.write()?.get_mut(&namespace).map(Cells::keys);
+        Ok(NamespaceWalk { table: self.0.clone(), namespace, take, now: Vec::new().into_iter(), later })
     }
 }
 
-/// A walk over the entries that a namespace had when the walk began, in slices.
+/// A walk over the entries that a namespace had when the walk began, in slices. Key groups come in ascending order.
 #[derive(Debug)]
 pub struct NamespaceWalk<K, N, V> {
     table: Rc<NamespacedTable<K, N, V>>,
     namespace: N,
     take: bool,
-    keys: std::vec::IntoIter<(KeyHash, K)>,
+    now: std::vec::IntoIter<K>,
+    later: Option<Keys<K, V>>,
 }
 
 impl<K: Key, N: Data + Ord + Copy, V: Data> NamespaceWalk<K, N, V> {
     /// Appends at most `limit` more entries to `out`, and says whether there may be more. An entry that was removed
-    /// since the walk began is left out.
+    /// since the walk began is left out; one that was changed comes as it is now.
     pub fn next_slice(&mut self, limit: usize, out: &mut Vec<(KeyHash, K, V)>) -> Result<bool, StateError> {
         let mut namespaces = self.table.write()?;
         let Some(cells) = namespaces.get_mut(&self.namespace) else {
-            self.keys = Vec::new().into_iter();
+            (self.now, self.later) = (Vec::new().into_iter(), None);
             return Ok(false);
         };
-        for (hash, key) in self.keys.by_ref().take(limit) {
+        let mut left = limit;
+        while left > 0 {
+            let Some(key) = self.now.next() else {
+                self.now = self.later.as_mut().map(Keys::next_part).unwrap_or_default().into_iter();
+                match self.now.len() {
+                    0 => break,
+                    _ => continue,
+                }
+            };
+            let hash = key.key_hash(self.table.options.groups);
             let value = match self.take {
                 true => cells.remove(hash, &key),
                 false => cells.get(hash, &key).cloned(),
             };
             out.extend(value.map(|value| (hash, key, value)));
+            left -= 1;
         }
         if cells.len() == 0 {
             namespaces.remove(&self.namespace);
         }
-        Ok(self.keys.len() > 0)
+        Ok(self.remaining() > 0)
     }
 
     /// The namespace.
@@ -242,6 +249,6 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespaceWalk<K, N, V> {
 
     /// How many entries are left at most.
     pub fn remaining(&self) -> usize {
-        self.keys.len()
+        self.now.len() + self.later.as_ref().map_or(0, Keys::len)
     }
 }

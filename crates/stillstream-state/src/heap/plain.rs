@@ -87,7 +87,7 @@ impl FrozenRun for Encoded {
         self.0.iter().map(|(_, count, _)| *count as usize).sum()
     }
 
-    fn write(&self, out: &mut RunWriter<'_>) {
+    fn write(self: Box<Self>, out: &mut RunWriter<'_>) {
         self.0.iter().for_each(|(group, count, bytes)| out.raw(*group, *count, bytes));
     }
 }

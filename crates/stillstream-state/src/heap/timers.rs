@@ -217,7 +217,7 @@ impl<K: Key, N: Data> FrozenRun for Frozen<K, N> {
         self.len
     }
 
-    fn write(&self, out: &mut RunWriter<'_>) {
+    fn write(self: Box<Self>, out: &mut RunWriter<'_>) {
         let mut places: Vec<(KeyGroup, u32, u16)> = Vec::with_capacity(self.len);
         for (at, leaf) in self.leaves.iter().enumerate() {
             places

@@ -6,14 +6,17 @@ use std::rc::Rc;
 use super::{Keyed, ValueStore, value::update_once};
 use crate::StateError;
 
+/// Folds the second value into the first.
+pub(crate) type Reduce<V> = Rc<dyn Fn(&mut V, V)>;
+
 /// One value per key; an added value is folded into it at once.
 pub struct ReducingState<V> {
     store: Rc<dyn ValueStore<V>>,
-    reduce: Rc<dyn Fn(&mut V, V)>,
+    reduce: Reduce<V>,
 }
 
 impl<V> ReducingState<V> {
-    pub(crate) fn new(store: Rc<dyn ValueStore<V>>, reduce: Rc<dyn Fn(&mut V, V)>) -> Self {
+    pub(crate) fn new(store: Rc<dyn ValueStore<V>>, reduce: Reduce<V>) -> Self {
         Self { store, reduce }
     }
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{OperatorStateEntry, OperatorStateHandle, RedistributionMode, StreamHandle};
+use stillstream_types::{OperatorStateEntry, OperatorStateHandle, RedistributionMode};
 
 use crate::StateError;
 use crate::data::Schema;
@@ -133,7 +133,7 @@ impl RestoredOperatorState {
         for handle in handles.iter().filter(|handle| !handle.states.is_empty()) {
             let path: Arc<str> = handle.stream.path().unwrap_or("(inline state)").into();
             let bytes =
-                store.read_all(&handle.stream).map_err(|source| read_error(&handle.stream, source))?;
+                store.read_all(&handle.stream).map_err(|source| StateError::reading(&path, source))?;
             let bytes = Arc::new(bytes);
             for (name, entry) in &handle.states {
                 let malformed = |why: String| StateError::Malformed {
@@ -162,16 +162,5 @@ impl RestoredOperatorState {
             }
         }
         Ok(restored)
-    }
-}
-
-fn read_error(stream: &StreamHandle, source: std::io::Error) -> StateError {
-    let path = stream.path().unwrap_or("(inline state)");
-    match source.kind() {
-        // how a store reports a checksum that does not hold
-        std::io::ErrorKind::InvalidData => {
-            StateError::Malformed { path: path.into(), part: "its content".into(), why: source.to_string() }
-        }
-        _ => StateError::Io { what: format!("reading the snapshot `{path}`"), source },
     }
 }

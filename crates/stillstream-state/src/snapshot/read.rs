@@ -99,7 +99,7 @@ impl FrozenRun for Carried {
         self.0.iter().map(|chunk| chunk.count as usize).sum()
     }
 
-    fn write(&self, out: &mut RunWriter<'_>) {
+    fn write(self: Box<Self>, out: &mut RunWriter<'_>) {
         self.0.iter().for_each(|chunk| out.raw(chunk.group, chunk.count, chunk.payload()));
     }
 }
@@ -155,7 +155,7 @@ impl RestoredKeyedState {
 }
 
 fn failed(handle: &KeyedStateHandle) -> impl Fn(std::io::Error) -> StateError + '_ {
-    move |source| StateError::Io { what: format!("reading the snapshot `{}`", path_of(handle)), source }
+    |source| StateError::reading(path_of(handle), source)
 }
 
 /// Reads and verifies the header.

@@ -11,8 +11,9 @@ pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 pub(crate) trait FrozenRun: Send {
     /// How many entries, to guess which run is the largest.
     fn len(&self) -> usize;
-    /// Writes all entries, key groups ascending.
-    fn write(&self, out: &mut RunWriter<'_>);
+    /// Writes all entries, key groups ascending, and lets go of memory on the way: what is still held, the worker must
+    /// copy before it changes it.
+    fn write(self: Box<Self>, out: &mut RunWriter<'_>);
 }
 
 /// Takes chunks: entries of one state in one key group. `payload` is the namespace, then the entries.

@@ -23,7 +23,7 @@ impl<K> KeyAt<K> for Vec<K> {
     }
 }
 
-/// Keys that are computed: a closure from the record's number to an owned key.
+/// Keys that are computed: a closure from the record's number (say so: `|i: usize|`) to an owned key.
 #[derive(Clone, Copy, Debug)]
 pub struct KeysBy<F>(pub F);
 
@@ -34,7 +34,7 @@ impl<K, F: Fn(usize) -> K> KeyAt<K> for KeysBy<F> {
     }
 }
 
-/// Keys that lie in the records: a closure from the record's number to a borrowed key.
+/// Keys that lie in the records: a closure from the record's number (say so: `|i: usize|`) to a borrowed key.
 #[derive(Clone, Copy, Debug)]
 pub struct KeysIn<F>(pub F);
 

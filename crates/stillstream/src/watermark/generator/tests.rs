@@ -3,7 +3,6 @@ use std::sync::Arc;
 use stillstream_runtime::clock::ManualClock;
 use stillstream_runtime::{Batch, Emission};
 use stillstream_state::MemorySnapshotStore;
-use stillstream_types::KeyGroups;
 use stillstream_types::time::seconds;
 
 use super::*;
@@ -27,9 +26,7 @@ impl Hand {
         hub: Option<WatermarkHub>,
     ) -> (Self, WatermarkHub) {
         let clock = Arc::new(ManualClock::default());
-        let store = Arc::new(MemorySnapshotStore::default());
-        let mut context =
-            OpenContext::by_hand("times", subtask, parallelism, KeyGroups::new(128), store, clock.clone());
+        let mut context = OpenContext::for_test("times", subtask, parallelism).with_clock(clock.clone());
         context.restored = restored;
         if let Some(hub) = hub {
             context = context.with_watermark_hub(hub);
@@ -49,7 +46,7 @@ impl Hand {
             Emission::Watermark(watermark) => Some(watermark.as_millis()),
             _ => None,
         };
-        self.out.drain().filter_map(watermark).collect()
+        self.out.take_all().into_iter().filter_map(watermark).collect()
     }
 
     fn tick(&mut self, now_ms: i64) -> Vec<i64> {
@@ -68,7 +65,7 @@ impl Hand {
 fn a_batch_gets_its_times_and_one_watermark_behind_it() {
     let (mut hand, _) = Hand::open(strategy(), 0, 1, None, None);
     hand.generator.process(0, Batch::new(vec![5000i64, 3000, 4000]).into(), &mut hand.out).unwrap();
-    let emitted: Vec<Emission> = hand.out.drain().collect();
+    let emitted: Vec<Emission> = hand.out.take_all();
     let [Emission::Batch(batch), Emission::Watermark(watermark)] = &emitted[..] else {
         panic!("{emitted:?}")
     };

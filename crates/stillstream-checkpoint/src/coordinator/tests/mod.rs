@@ -1,0 +1,239 @@
+//! A coordinator driven by hand: set state, call, compare commands.
+
+mod abort;
+mod acknowledge;
+mod attempt;
+mod complete;
+mod finish;
+mod trigger;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use stillstream_types::{
+    CheckpointId, CheckpointKind, CompletedRef, Generation, JobId, JobOutcome, OperatorId,
+    OperatorStateHandle, OperatorSubtaskState, RegisterRecord, StreamHandle, SubtaskId, TaskSnapshot,
+};
+
+use super::{CheckpointCoordinator, CoordinatorSetup};
+use crate::cleaner;
+use crate::command::{Command, DiscardTarget};
+use crate::config::CheckpointConfig;
+use crate::event::{AckMetrics, Event, RegisterOutcome, RequestId, WriteOutcome};
+use crate::failure::FailureReason;
+use crate::plan::{OperatorInfo, TaskInfo};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn source() -> SubtaskId {
+    SubtaskId::new(0, 0)
+}
+
+fn sink() -> SubtaskId {
+    SubtaskId::new(1, 0)
+}
+
+fn operator(subtask: SubtaskId) -> OperatorId {
+    OperatorId::from_uid(&format!("op-{}", subtask.vertex))
+}
+
+fn tasks() -> Vec<TaskInfo> {
+    let task = |id: SubtaskId, name: &str| TaskInfo {
+        id,
+        name: name.to_owned(),
+        operators: vec![OperatorInfo {
+            id: operator(id),
+            uid: Some(format!("op-{}", id.vertex)),
+            name: name.to_owned(),
+            parallelism: 1,
+            max_parallelism: 128,
+        }],
+        is_source: id == source(),
+    };
+    vec![task(source(), "flights"), task(sink(), "out")]
+}
+
+fn every_ten_seconds() -> CheckpointConfig {
+    CheckpointConfig { interval: Some(SECOND * 10), ..CheckpointConfig::default() }
+}
+
+fn state(subtask: SubtaskId, path: &str) -> TaskSnapshot {
+    let stream = StreamHandle::File { path: path.to_owned(), len: 100, crc32c: 0 };
+    let operator_state = vec![OperatorStateHandle { states: BTreeMap::new(), stream }];
+    let state = OperatorSubtaskState { operator: operator_state, ..OperatorSubtaskState::default() };
+    TaskSnapshot { operators: vec![(operator(subtask), state)] }
+}
+
+fn reference(id: u64) -> CompletedRef {
+    CompletedRef { id: CheckpointId(id), path: format!("chk-{id}") }
+}
+
+struct Bench {
+    coordinator: CheckpointCoordinator,
+    now: Duration,
+    generation: Generation,
+}
+
+impl Bench {
+    fn new(config: CheckpointConfig, register: Option<RegisterRecord>) -> Self {
+        let coordinator = CheckpointCoordinator::new(CoordinatorSetup {
+            job: JobId::from_name("job"),
+            job_name: "job".into(),
+            config,
+            zero_ms: 1_000_000,
+            register,
+        });
+        Self { coordinator: coordinator.unwrap(), now: Duration::ZERO, generation: Generation(0) }
+    }
+
+    /// A bench with a running attempt of a new job.
+    fn running(config: CheckpointConfig) -> Self {
+        let mut bench = Self::new(config, None);
+        bench.start();
+        bench
+    }
+
+    fn start(&mut self) {
+        self.on(Event::AttemptRequested);
+        let commands = self.register_written();
+        let begun = commands.iter().find_map(|command| match command {
+            Command::BeginAttempt { generation, .. } => Some(*generation),
+            _ => None,
+        });
+        self.generation = begun.unwrap();
+        self.on(Event::AttemptStarted { generation: self.generation, tasks: tasks() });
+    }
+
+    /// Hands an event in; commands that only log or set the alarm are left out.
+    fn on(&mut self, event: Event) -> Vec<Command> {
+        let quiet = |c: &Command| matches!(c, Command::WakeAt(_) | Command::Warn(_) | Command::Info(_));
+        self.all(event).into_iter().filter(|command| !quiet(command)).collect()
+    }
+
+    fn all(&mut self, event: Event) -> Vec<Command> {
+        self.coordinator.handle(event, self.now)
+    }
+
+    fn wait(&mut self, time: Duration) -> Vec<Command> {
+        self.now += time;
+        self.on(Event::Tick)
+    }
+
+    fn register_written(&mut self) -> Vec<Command> {
+        self.on(Event::RegisterUpdated { outcome: RegisterOutcome::Written })
+    }
+
+    fn request(&mut self, request: u64, kind: CheckpointKind, forced: bool) -> Vec<Command> {
+        self.on(Event::TriggerRequested { request: RequestId(request), kind, forced })
+    }
+
+    fn location(&mut self, id: u64) -> Vec<Command> {
+        let (checkpoint, result) = (CheckpointId(id), Ok(cleaner::directory(CheckpointId(id))));
+        self.on(Event::LocationPrepared { checkpoint, result })
+    }
+
+    fn ack_event(&self, id: u64, subtask: SubtaskId) -> Event {
+        Event::Acknowledge {
+            generation: self.generation,
+            checkpoint: CheckpointId(id),
+            subtask,
+            snapshot: state(subtask, &format!("chk-{id}/{subtask}")),
+            metrics: AckMetrics { async_ms: 40, ..AckMetrics::default() },
+        }
+    }
+
+    fn ack(&mut self, id: u64, subtask: SubtaskId) -> Vec<Command> {
+        let event = self.ack_event(id, subtask);
+        self.on(event)
+    }
+
+    fn metadata(&mut self, id: u64, outcome: WriteOutcome) -> Vec<Command> {
+        self.on(Event::MetadataWritten { checkpoint: CheckpointId(id), outcome })
+    }
+
+    /// Triggers a checkpoint by hand, up to the barrier.
+    fn trigger(&mut self, id: u64) {
+        let commands = self.request(id, CheckpointKind::Checkpoint, true);
+        let (checkpoint, kind) = (CheckpointId(id), CheckpointKind::Checkpoint);
+        assert!(commands.contains(&Command::PrepareLocation { checkpoint, kind }), "{commands:?}");
+        self.location(id);
+    }
+
+    /// Triggers a checkpoint and lets all acknowledge and the metadata be written.
+    fn up_to_register(&mut self, id: u64) -> Vec<Command> {
+        self.trigger(id);
+        self.ack(id, source());
+        self.ack(id, sink());
+        self.metadata(id, WriteOutcome::Written)
+    }
+
+    fn complete(&mut self, id: u64) -> Vec<Command> {
+        self.up_to_register(id);
+        self.register_written()
+    }
+
+    fn decline(&mut self, id: u64, subtask: SubtaskId) -> Vec<Command> {
+        self.on(Event::Decline {
+            generation: self.generation,
+            checkpoint: CheckpointId(id),
+            subtask,
+            reason: FailureReason::CheckpointDeclined,
+            message: "disk full".into(),
+        })
+    }
+}
+
+fn discarded(commands: &[Command]) -> Vec<DiscardTarget> {
+    let target = |command: &Command| match command {
+        Command::Discard { target, .. } => Some(target.clone()),
+        _ => None,
+    };
+    commands.iter().filter_map(target).collect()
+}
+
+fn directory(id: u64) -> Vec<DiscardTarget> {
+    vec![DiscardTarget::Directory(format!("chk-{id}"))]
+}
+
+fn failed_job(commands: &[Command]) -> Option<&str> {
+    commands.iter().find_map(|command| match command {
+        Command::FailJob { message, .. } => Some(message.as_str()),
+        _ => None,
+    })
+}
+
+fn announced(commands: &[Command]) -> Vec<u64> {
+    let id = |command: &Command| match command {
+        Command::NotifyComplete { checkpoint, .. } => Some(checkpoint.0),
+        _ => None,
+    };
+    commands.iter().filter_map(id).collect()
+}
+
+fn aborted(commands: &[Command]) -> Vec<u64> {
+    let id = |command: &Command| match command {
+        Command::NotifyAborted { checkpoint, .. } => Some(checkpoint.0),
+        _ => None,
+    };
+    commands.iter().filter_map(id).collect()
+}
+
+fn refused(commands: &[Command]) -> Vec<(u64, FailureReason)> {
+    let reply = |command: &Command| match command {
+        Command::Reply { request, result: Err(failure) } => Some((request.0, failure.reason)),
+        _ => None,
+    };
+    commands.iter().filter_map(reply).collect()
+}
+
+fn record(outcome: JobOutcome, generation: u64, last: u64, completed: &[u64]) -> RegisterRecord {
+    RegisterRecord {
+        job: JobId::from_name("job"),
+        job_name: "job".into(),
+        generation: Generation(generation),
+        outcome,
+        last_checkpoint_id: CheckpointId(last),
+        completed: completed.iter().map(|id| reference(*id)).collect(),
+        retained: Vec::new(),
+    }
+}

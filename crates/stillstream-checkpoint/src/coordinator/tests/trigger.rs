@@ -1,0 +1,143 @@
+use super::*;
+use crate::coordinator::ID_RESERVE;
+
+fn prepare(id: u64) -> Command {
+    Command::PrepareLocation { checkpoint: CheckpointId(id), kind: CheckpointKind::Checkpoint }
+}
+
+#[test]
+fn the_timer_triggers_every_source_at_the_interval() {
+    let mut bench = Bench::running(every_ten_seconds());
+    assert_eq!(bench.wait(SECOND * 9), []);
+    assert_eq!(bench.wait(SECOND), [prepare(1)]);
+    let trigger = Command::TriggerSources {
+        generation: Generation(1),
+        checkpoint: CheckpointId(1),
+        kind: CheckpointKind::Checkpoint,
+        path: "chk-1".into(),
+        subtasks: [source()].into(),
+    };
+    assert_eq!(bench.location(1), [trigger]);
+}
+
+#[test]
+fn the_alarm_is_set_to_the_next_trigger_and_then_to_the_timeout() {
+    let mut bench = Bench::new(
+        CheckpointConfig { timeout: SECOND * 3, interval: Some(SECOND * 10), ..every_ten_seconds() },
+        None,
+    );
+    bench.start();
+    bench.now = SECOND * 10;
+    let commands = bench.all(Event::Tick);
+    assert!(commands.contains(&Command::WakeAt(SECOND * 13)), "{commands:?}");
+}
+
+#[test]
+fn a_periodic_request_at_the_limit_waits_and_is_not_lost() {
+    let mut bench = Bench::running(every_ten_seconds());
+    bench.trigger(1);
+    assert_eq!(bench.wait(SECOND * 10), []);
+    assert_eq!(bench.wait(SECOND * 10), []);
+    bench.ack(1, source());
+    bench.ack(1, sink());
+    bench.metadata(1, WriteOutcome::Written);
+    assert_eq!(bench.register_written().last(), Some(&prepare(2)));
+}
+
+#[test]
+fn a_periodic_request_inside_the_pause_comes_again_when_the_pause_is_over() {
+    let mut bench = Bench::running(CheckpointConfig { min_pause: SECOND * 4, ..every_ten_seconds() });
+    bench.now = SECOND * 8;
+    bench.complete(1);
+    assert_eq!(bench.wait(SECOND * 2), []);
+    assert_eq!(bench.wait(SECOND), []);
+    assert_eq!(bench.wait(SECOND), [prepare(2)]);
+}
+
+#[test]
+fn a_request_without_a_running_attempt_is_refused() {
+    let mut bench = Bench::new(every_ten_seconds(), None);
+    let commands = bench.request(7, CheckpointKind::Savepoint, true);
+    assert_eq!(refused(&commands), [(7, FailureReason::NotAllRequiredTasksRunning)]);
+}
+
+#[test]
+fn nobody_outside_may_ask_for_a_final_checkpoint() {
+    let mut bench = Bench::running(every_ten_seconds());
+    let commands = bench.request(7, CheckpointKind::Final, true);
+    assert_eq!(refused(&commands), [(7, FailureReason::NotAllRequiredTasksRunning)]);
+}
+
+#[test]
+fn when_the_reserve_of_ids_is_used_up_more_are_reserved_before_a_location_is_prepared() {
+    let config =
+        CheckpointConfig { tolerable_failed_checkpoints: 100, max_concurrent: 100, ..every_ten_seconds() };
+    let mut bench = Bench::running(config);
+    for id in 1..=ID_RESERVE {
+        bench.trigger(id);
+        bench.decline(id, sink());
+    }
+    let commands = bench.request(9, CheckpointKind::Checkpoint, true);
+    let old = record(JobOutcome::Running, 1, 8, &[]);
+    let update =
+        Command::UpdateRegister { expected: Some(old), record: record(JobOutcome::Running, 1, 17, &[]) };
+    assert_eq!(commands, [update]);
+    assert_eq!(bench.register_written(), [prepare(9)]);
+}
+
+#[test]
+fn a_location_that_cannot_be_prepared_counts_as_a_failure_and_the_next_trigger_works() {
+    let mut bench =
+        Bench::running(CheckpointConfig { tolerable_failed_checkpoints: 1, ..every_ten_seconds() });
+    let fail = |bench: &mut Bench, id| {
+        bench.request(id, CheckpointKind::Checkpoint, false);
+        let result = Err("no route to host".to_owned());
+        bench.on(Event::LocationPrepared { checkpoint: CheckpointId(id), result })
+    };
+    let commands = fail(&mut bench, 1);
+    assert_eq!((refused(&commands), failed_job(&commands)), (vec![(1, FailureReason::IoException)], None));
+    bench.complete(2);
+    assert_eq!(failed_job(&fail(&mut bench, 3)), None);
+    let commands = fail(&mut bench, 4);
+    let message = failed_job(&commands).unwrap();
+    assert!(
+        message.contains("no route to host") && message.contains("tolerable-failed-checkpoints"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_location_that_never_comes_is_given_up_and_deleted_when_it_does_come() {
+    let mut bench =
+        Bench::running(CheckpointConfig { tolerable_failed_checkpoints: 9, ..every_ten_seconds() });
+    bench.request(1, CheckpointKind::Checkpoint, false);
+    let commands = bench.wait(SECOND * 600);
+    assert_eq!(refused(&commands), [(1, FailureReason::IoException)]);
+    assert_eq!(discarded(&bench.location(1)), directory(1));
+}
+
+#[test]
+fn a_checkpoint_in_a_directory_that_is_not_its_own_is_not_started() {
+    let mut bench = Bench::running(every_ten_seconds());
+    bench.request(1, CheckpointKind::Checkpoint, false);
+    let result = Ok("chk-7".to_owned());
+    let commands = bench.on(Event::LocationPrepared { checkpoint: CheckpointId(1), result });
+    assert_eq!(refused(&commands), [(1, FailureReason::TriggerCheckpointFailure)]);
+}
+
+#[test]
+fn deletions_that_hang_do_not_stop_checkpoints_for_longer_than_one_interval() {
+    let mut bench = Bench::running(every_ten_seconds());
+    for id in 1..=3 {
+        bench.complete(id);
+    }
+    // two deletions are under way: more than may run at once
+    assert_eq!(bench.request(4, CheckpointKind::Checkpoint, false), []);
+    assert!(bench.wait(SECOND * 10).contains(&prepare(4)));
+}
+
+#[test]
+fn without_an_interval_nothing_is_triggered_by_time() {
+    let mut bench = Bench::running(CheckpointConfig::default());
+    assert_eq!(bench.wait(SECOND * 100_000), []);
+}

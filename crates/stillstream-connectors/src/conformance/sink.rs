@@ -1,0 +1,245 @@
+//! The suite of sinks: a small job with every crash that it can have.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use stillstream_runtime::connect::{Sink, SinkOperator};
+use stillstream_runtime::testing::redistribute;
+use stillstream_runtime::{AsyncSnapshot, Batch, OpenContext, Operator, Output};
+use stillstream_state::{Data, MemorySnapshotStore};
+use stillstream_types::{CheckpointId, OperatorSubtaskState, Result};
+
+/// Where a sink writes to, as the suite sees it.
+pub trait SinkTarget {
+    /// What is written.
+    type Item: Data + Ord + Debug;
+    /// The sink.
+    type Sink: Sink<Self::Item>;
+    /// A sink that writes to this target.
+    fn sink(&self) -> Self::Sink;
+    /// Record number `n`; different for each number.
+    fn item(&self, n: u64) -> Self::Item;
+    /// What a reader sees who only sees committed records.
+    fn committed(&self) -> Vec<Self::Item>;
+    /// What is left of transactions that were not committed; empty after the end of a job.
+    fn left_overs(&self) -> Vec<String>;
+}
+
+/// Records that are written before each checkpoint: also none at all, twice in a row, and at the end.
+const ROUNDS: [u64; 6] = [5, 0, 0, 9, 1, 0];
+
+/// What goes wrong in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trouble {
+    /// Nothing but the crash.
+    Crash,
+    /// The job is opened after the crash, and crashes again at once.
+    CrashTwice,
+    /// Writers get no chance to clean up after themselves.
+    HardCrash,
+    /// Each second checkpoint is aborted before its asynchronous part has run.
+    Aborts,
+    /// Each second notice of a completed checkpoint is lost.
+    LostNotices,
+}
+
+struct Job<'a, T: SinkTarget> {
+    target: &'a T,
+    sink: Arc<T::Sink>,
+    trouble: Trouble,
+    generation: u64,
+    next_checkpoint: u64,
+    /// The newest completed checkpoint: its id, the state, and how many rounds it covers.
+    completed: Option<(u64, Vec<OperatorSubtaskState>, usize)>,
+    steps_left: usize,
+}
+
+enum End {
+    Crashed,
+    Finished,
+}
+
+type Subtask<T> = SinkOperator<<T as SinkTarget>::Item, <T as SinkTarget>::Sink>;
+
+impl<T: SinkTarget> Job<'_, T> {
+    /// Whether the job is to crash here.
+    fn crashes(&mut self) -> bool {
+        self.steps_left = self.steps_left.saturating_sub(1);
+        self.steps_left == 0
+    }
+
+    fn open(&mut self, parallelism: usize) -> Result<Vec<Subtask<T>>> {
+        self.generation += 1;
+        let restored =
+            self.completed.as_ref().map(|(id, states, _)| (*id, redistribute(states, parallelism)));
+        let mut subtasks = Vec::new();
+        for subtask in 0..parallelism {
+            let mut context = OpenContext::for_test("sink", subtask as u32, parallelism as u32);
+            context.generation = self.generation;
+            if let Some((id, states)) = &restored {
+                context =
+                    context.restored_for_test(self.generation, CheckpointId(*id), states[subtask].clone());
+            }
+            let mut operator = SinkOperator::new(self.sink.clone(), 0);
+            operator.open(&mut context)?;
+            subtasks.push(operator);
+        }
+        Ok(subtasks)
+    }
+
+    /// Runs to the end, or to the crash.
+    fn attempt(&mut self, parallelism: usize) -> Result<End> {
+        let mut subtasks = self.open(parallelism)?;
+        let end = self.run(&mut subtasks)?;
+        if matches!(end, End::Crashed) && self.trouble == Trouble::HardCrash {
+            std::mem::forget(subtasks);
+        }
+        Ok(end)
+    }
+
+    fn run(&mut self, subtasks: &mut [Subtask<T>]) -> Result<End> {
+        let first = self.completed.as_ref().map_or(0, |(_, _, rounds)| *rounds);
+        for round in first..ROUNDS.len() {
+            let begin: u64 = ROUNDS[..round].iter().sum();
+            for n in begin..begin + ROUNDS[round] {
+                let subtask = n as usize % subtasks.len();
+                let batch = Batch::new(vec![self.target.item(n)]);
+                subtasks[subtask].process(0, batch.into(), &mut Output::default())?;
+            }
+            if self.crashes() {
+                return Ok(End::Crashed);
+            }
+            self.next_checkpoint += 1;
+            let id = CheckpointId(self.next_checkpoint);
+            let last = round + 1 == ROUNDS.len();
+            let abort = self.trouble == Trouble::Aborts && round % 2 == 0 && !last;
+            let lose = self.trouble == Trouble::LostNotices && round % 2 == 0 && !last;
+            if self.checkpoint(id, round + 1, abort, lose, subtasks)? {
+                return Ok(End::Crashed);
+            }
+        }
+        subtasks.iter_mut().try_for_each(|subtask| subtask.finish())?;
+        Ok(End::Finished)
+    }
+
+    /// One checkpoint; returns whether the job crashed in it.
+    fn checkpoint(
+        &mut self,
+        id: CheckpointId,
+        rounds: usize,
+        abort: bool,
+        lose: bool,
+        subtasks: &mut [Subtask<T>],
+    ) -> Result<bool> {
+        let mut parts: Vec<Option<AsyncSnapshot>> = Vec::new();
+        for subtask in subtasks.iter_mut() {
+            parts.push(subtask.snapshot(id)?);
+            if self.crashes() {
+                return Ok(true);
+            }
+        }
+        if abort {
+            drop(parts);
+            subtasks.iter_mut().try_for_each(|subtask| subtask.checkpoint_aborted(id))?;
+            return Ok(self.crashes());
+        }
+        let (store, mut states) = (MemorySnapshotStore::default(), Vec::new());
+        for part in parts {
+            states.push(part.map_or_else(|| Ok(OperatorSubtaskState::default()), |part| part(&store))?);
+            if self.crashes() {
+                return Ok(true);
+            }
+        }
+        self.completed = Some((id.0, states, rounds));
+        if self.crashes() {
+            return Ok(true);
+        }
+        for subtask in subtasks.iter_mut().filter(|_| !lose) {
+            subtask.checkpoint_complete(id)?;
+            if self.crashes() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Runs a small job on fresh targets, with a crash at every point in turn: between any two calls of any subtask. After the
+/// crash it goes on from its last completed checkpoint, with the same or another parallelism. Some of its checkpoints are
+/// empty, aborted, or completed without a notice.
+///
+/// # Panics
+/// If committed records are not each of those written, once; if something is seen before its checkpoint is complete; or if
+/// something is left over at the end.
+pub fn sink<T: SinkTarget>(fresh: impl Fn() -> T) {
+    fresh().sink().validate().expect("the sink is valid");
+    let troubles =
+        [Trouble::Crash, Trouble::CrashTwice, Trouble::HardCrash, Trouble::Aborts, Trouble::LostNotices];
+    for trouble in troubles {
+        for (before, after) in [(1, 1), (2, 3), (3, 1)] {
+            let mut crash_at = 1;
+            while crashing_run(&fresh(), trouble, before, after, crash_at) {
+                crash_at += 1;
+            }
+            assert!(crash_at > 12, "the job had {crash_at} points to crash at, which is too few");
+        }
+    }
+    without_checkpoints(&fresh());
+}
+
+/// Returns whether there was a crash.
+fn crashing_run<T: SinkTarget>(
+    target: &T,
+    trouble: Trouble,
+    before: usize,
+    after: usize,
+    crash_at: usize,
+) -> bool {
+    let when = || format!("{trouble:?} at step {crash_at}, parallelism {before} and then {after}");
+    let fail = |error: stillstream_types::Error| -> End { panic!("{}: {error}", when()) };
+    let sink = Arc::new(target.sink());
+    let (generation, next_checkpoint, completed) = (0, 0, None);
+    let mut job = Job { target, sink, trouble, generation, next_checkpoint, completed, steps_left: crash_at };
+    let crashed = matches!(job.attempt(before).unwrap_or_else(fail), End::Crashed);
+    let covered: u64 = ROUNDS[..job.completed.as_ref().map_or(0, |(_, _, rounds)| *rounds)].iter().sum();
+    let seen = target.committed().len() as u64;
+    assert!(seen <= covered, "{}: {seen} records are seen, checkpoints cover {covered}", when());
+    if crashed {
+        job.steps_left = usize::MAX;
+        if trouble == Trouble::CrashTwice {
+            drop(job.open(after).map_err(|error| panic!("{}: {error}", when())));
+        }
+        job.attempt(after).unwrap_or_else(fail);
+    }
+    let (mut found, mut expected) = (target.committed(), items(target));
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected, "{}", when());
+    drop(job);
+    assert_eq!(target.left_overs(), Vec::<String>::new(), "{}", when());
+    crashed
+}
+
+fn items<T: SinkTarget>(target: &T) -> Vec<T::Item> {
+    (0..ROUNDS.iter().sum()).map(|n| target.item(n)).collect()
+}
+
+/// A job without checkpoints commits everything at its end, and nothing before.
+fn without_checkpoints<T: SinkTarget>(target: &T) {
+    let mut context = OpenContext::for_test("sink", 0, 1);
+    context.checkpointing = false;
+    let mut operator = SinkOperator::new(Arc::new(target.sink()), 0);
+    let mut run = || -> Result<()> {
+        operator.open(&mut context)?;
+        operator.process(0, Batch::new(items(target)).into(), &mut Output::default())?;
+        assert_eq!(target.committed(), [], "nothing is seen before the end");
+        operator.finish()
+    };
+    run().unwrap_or_else(|error| panic!("without checkpoints: {error}"));
+    let (mut found, mut expected) = (target.committed(), items(target));
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected, "without checkpoints");
+    drop(operator);
+    assert_eq!(target.left_overs(), Vec::<String>::new(), "without checkpoints");
+}

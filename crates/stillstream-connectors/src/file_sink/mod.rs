@@ -1,0 +1,133 @@
+//! [`FileSink`]: part files that appear whole, exactly once, by rename.
+//!
+//! | module | what is inside |
+//! |---|---|
+//! | `names` | names of part files, and what they say after a crash |
+//! | `staged_file` | a part from its creation to its pre-commit |
+//! | `writer` | the writer of one subtask: roll, pre-commit, commit, recovery |
+
+mod names;
+mod staged_file;
+mod writer;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+use stillstream_runtime::connect::{Sink, SinkContext, SinkWriter};
+use stillstream_state::Data;
+use stillstream_types::{ErrorKind, Result, ResultExt};
+
+use crate::ConnectorError;
+pub use writer::FileCommittable;
+
+/// Appends the rows of a batch; the flag says whether they are the first of their file.
+pub(crate) type Encode<T> = Arc<dyn Fn(&[T], bool, &mut Vec<u8>) -> Result<(), String> + Send + Sync>;
+
+/// Parts end at this size if nothing else is said.
+const ROLL_AT: u64 = 128 << 20;
+
+/// Writes part files into a folder, exactly-once: `<folder>/part-<subtask>-<generation>-<number>.<extension>`.
+///
+/// Parts are written in `<folder>/.staging-<id>/`. At the barrier of checkpoint n a part is closed and made durable; when n
+/// is complete it is renamed into the folder. So whoever reads `part-*` sees only whole files of completed checkpoints, each
+/// record once. Without checkpointing the parts appear when the job ends.
+///
+/// The folder must be the same file system on all machines of the job, and belong to one sink of one job. Parts of earlier
+/// runs stay as they are.
+///
+/// ```
+/// use stillstream_connectors::FileSink;
+/// #[derive(Clone, serde::Serialize, stillstream_state::Data)]
+/// # #[data(crate = stillstream_state)]
+/// struct CarrierDay { carrier: String, delayed: u64 }
+/// let rows = FileSink::<CarrierDay>::csv("out/carrier_days");
+/// let lines = FileSink::<String>::lines("out/lines").roll_at(16 << 20);
+/// # fn check<T: stillstream_state::Data>(_: impl stillstream_runtime::connect::Sink<T>) {}
+/// # check(rows); check(lines);
+/// ```
+pub struct FileSink<T> {
+    folder: PathBuf,
+    extension: String,
+    roll_at: u64,
+    encode: Encode<T>,
+}
+
+impl<T> Clone for FileSink<T> {
+    fn clone(&self) -> Self {
+        Self {
+            folder: self.folder.clone(),
+            extension: self.extension.clone(),
+            roll_at: self.roll_at,
+            encode: self.encode.clone(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for FileSink<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileSink").field("folder", &self.folder).field("roll_at", &self.roll_at).finish()
+    }
+}
+
+fn encode_csv<T: Serialize>(rows: &[T], first: bool, out: &mut Vec<u8>) -> Result<(), String> {
+    let mut writer = csv::WriterBuilder::new().has_headers(first).from_writer(std::mem::take(out));
+    let written = rows.iter().try_for_each(|row| writer.serialize(row));
+    *out = writer.into_inner().map_err(|error| error.to_string())?;
+    written.map_err(|error| error.to_string())
+}
+
+impl<T: Data + Serialize> FileSink<T> {
+    /// CSV rows by `serde`; each file begins with a header if `T` is a struct.
+    pub fn csv(folder: impl Into<PathBuf>) -> Self {
+        Self::new(folder.into(), "csv", Arc::new(encode_csv::<T>))
+    }
+}
+
+impl<T: Data + fmt::Display> FileSink<T> {
+    /// Each record's `Display` form on a line.
+    pub fn lines(folder: impl Into<PathBuf>) -> Self {
+        let encode = |rows: &[T], _: bool, out: &mut Vec<u8>| {
+            use std::io::Write;
+            rows.iter().try_for_each(|row| writeln!(out, "{row}")).map_err(|error| error.to_string())
+        };
+        Self::new(folder.into(), "txt", Arc::new(encode))
+    }
+}
+
+impl<T> FileSink<T> {
+    fn new(folder: PathBuf, extension: &str, encode: Encode<T>) -> Self {
+        Self { folder, extension: extension.to_owned(), roll_at: ROLL_AT, encode }
+    }
+
+    /// Begins a new part when one has reached this many bytes (128 MiB if not said); parts also end at each checkpoint.
+    pub fn roll_at(mut self, bytes: u64) -> Self {
+        self.roll_at = bytes;
+        self
+    }
+
+    /// What follows the last `.` in the names of parts (`csv` or `txt` if not said).
+    pub fn extension(mut self, extension: impl Into<String>) -> Self {
+        self.extension = extension.into();
+        self
+    }
+}
+
+impl<T: Data> Sink<T> for FileSink<T> {
+    type Committable = FileCommittable;
+
+    fn writer(&self, context: &SinkContext) -> Result<Box<dyn SinkWriter<T, FileCommittable>>> {
+        let writer = writer::FileWriter::open(self, context);
+        Ok(Box::new(writer.map_err(ConnectorError::into_error)?))
+    }
+
+    /// Creates the folder, and a file in it for a moment.
+    fn validate(&self) -> Result<()> {
+        let probe = self.folder.join(format!(".probe-{}", std::process::id()));
+        let tried = std::fs::create_dir_all(&self.folder)
+            .and_then(|()| std::fs::write(&probe, b""))
+            .and_then(|()| std::fs::remove_file(&probe));
+        tried.map_err(ConnectorError::write(&self.folder)).kind(ErrorKind::Configuration)
+    }
+}

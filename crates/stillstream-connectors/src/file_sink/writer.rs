@@ -1,0 +1,208 @@
+//! The writer of one subtask: roll, pre-commit, commit, recovery.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use stillstream_runtime::Batch;
+use stillstream_runtime::connect::{Prepared, SinkContext, SinkWriter};
+use stillstream_state::Data;
+use stillstream_types::{CheckpointId, Result};
+
+use super::names::{Part, Staged, staging_folder};
+use super::staged_file::{StagedFile, sync_folder};
+use super::{Encode, FileSink};
+use crate::ConnectorError;
+
+/// A pre-committed file and the name that its commit gives it, both relative to the sink's folder.
+#[derive(Clone, PartialEq, Eq, Debug, Data)]
+#[data(crate = stillstream_state)]
+pub struct CommittableFile {
+    staged: String,
+    target: String,
+}
+
+/// The files that one subtask wrote for one checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug, Data)]
+#[data(crate = stillstream_state)]
+pub struct FileCommittable {
+    files: Vec<CommittableFile>,
+}
+
+pub(crate) struct FileWriter<T> {
+    folder: PathBuf,
+    /// The staging folder's name.
+    staging: String,
+    extension: String,
+    roll_at: u64,
+    encode: Encode<T>,
+    generation: u64,
+    subtask: u32,
+    next_number: u64,
+    current: Option<StagedFile>,
+    /// Parts that have reached their size and wait for the checkpoint.
+    closed: Vec<StagedFile>,
+}
+
+/// Names in a folder; none if there is no such folder.
+fn names(folder: &Path) -> Result<Vec<String>, ConnectorError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(ConnectorError::read(folder))?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        match entry {
+            Ok(entry) => names.extend(entry.file_name().into_string().ok()),
+            Err(error) => return Err(ConnectorError::read(folder)(error)),
+        }
+    }
+    Ok(names)
+}
+
+impl<T> FileWriter<T> {
+    pub fn open(sink: &FileSink<T>, context: &SinkContext) -> Result<Self, ConnectorError> {
+        let (folder, staging) = (sink.folder.clone(), staging_folder(context.operator));
+        let (generation, subtask) = (context.generation, context.subtask.0);
+        if !folder.exists() {
+            fs::create_dir_all(&folder).map_err(ConnectorError::write(&folder))?;
+            // the folder's own name must be as durable as what will be committed into it
+            let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+            sync_folder(parent.unwrap_or(Path::new(".")))?;
+        }
+        // a part never takes the place of another one, also if this run has the generation of an earlier one
+        let staged = names(&folder.join(&staging))?.into_iter().filter_map(|name| Staged::parse(&name));
+        let committed = names(&folder)?.into_iter().filter_map(|name| Part::of_committed(&name));
+        let next_number = staged
+            .map(Staged::part)
+            .chain(committed)
+            .filter(|part| part.generation == generation && part.subtask == subtask)
+            .map(|part| part.number.saturating_add(1))
+            .max()
+            .unwrap_or(0);
+        Ok(Self {
+            folder,
+            staging,
+            extension: sink.extension.clone(),
+            roll_at: sink.roll_at,
+            encode: sink.encode.clone(),
+            generation,
+            subtask,
+            next_number,
+            current: None,
+            closed: Vec::new(),
+        })
+    }
+
+    fn staging(&self) -> PathBuf {
+        self.folder.join(&self.staging)
+    }
+
+    /// The staging folder goes when nothing is in it, so that no temporary file is left when the job ends.
+    fn tidy(&self) {
+        if self.current.is_none() && self.closed.is_empty() {
+            let _ = fs::remove_dir(self.staging()); // fails while other subtasks have files in it
+        }
+    }
+
+    fn append(&mut self, rows: &[T]) -> Result<(), ConnectorError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        if self.current.is_none() {
+            let part = Part { generation: self.generation, subtask: self.subtask, number: self.next_number };
+            self.next_number += 1;
+            self.current = Some(StagedFile::create(&self.staging(), part)?);
+        }
+        if let Some(file) = &mut self.current {
+            let (encode, first) = (&self.encode, file.len() == 0);
+            file.append(|out| encode(rows, first, out))?;
+            if file.len() >= self.roll_at {
+                self.closed.extend(self.current.take());
+            }
+        }
+        Ok(())
+    }
+
+    fn commit_file(&self, file: &CommittableFile) -> Result<(), ConnectorError> {
+        let (staged, target) = (self.folder.join(&file.staged), self.folder.join(&file.target));
+        match fs::rename(&staged, &target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match target.try_exists() {
+                Ok(true) => Ok(()), // committed before
+                Ok(false) => Err(ConnectorError::StagedFileLost { staged, target }),
+                Err(error) => Err(ConnectorError::read(&target)(error)),
+            },
+            renamed => renamed.map_err(ConnectorError::write(&target)),
+        }
+    }
+
+    fn commit(&self, committable: &FileCommittable) -> Result<(), ConnectorError> {
+        committable.files.iter().try_for_each(|file| self.commit_file(file))?;
+        sync_folder(&self.folder)?;
+        self.tidy();
+        Ok(())
+    }
+
+    fn remove_left_overs(&self, restored: u64) -> Result<(), ConnectorError> {
+        let staging = self.staging();
+        for name in names(&staging)? {
+            let staged = Staged::parse(&name);
+            if staged.is_some_and(|staged| staged.is_left_over(self.generation, self.subtask, restored)) {
+                let path = staging.join(name);
+                match fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(ConnectorError::write(&path)(error));
+                    }
+                    _ => {} // another subtask may have been faster
+                }
+            }
+        }
+        self.tidy();
+        Ok(())
+    }
+}
+
+impl<T: Data> SinkWriter<T, FileCommittable> for FileWriter<T> {
+    fn write(&mut self, batch: Batch<T>) -> Result<()> {
+        self.append(&batch.values).map_err(ConnectorError::into_error)
+    }
+
+    fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Option<Prepared<FileCommittable>>> {
+        let mut parts = std::mem::take(&mut self.closed);
+        parts.extend(self.current.take());
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let files = parts.iter().map(|file| CommittableFile {
+            staged: format!("{}/{}", self.staging, file.part.pre_committed(checkpoint.0)),
+            target: file.part.committed(&self.extension),
+        });
+        let committable = FileCommittable { files: files.collect() };
+        let staging = self.staging();
+        // flush, fsync and rename are the asynchronous part: a full disk declines the checkpoint and not the job
+        let make_durable = move || {
+            for part in &mut parts {
+                let target = staging.join(part.part.pre_committed(checkpoint.0));
+                part.pre_commit(&target).map_err(ConnectorError::into_error)?;
+            }
+            sync_folder(&staging).map_err(ConnectorError::into_error)
+        };
+        Ok(Some(Prepared { committable, make_durable: Some(Box::new(make_durable)) }))
+    }
+
+    fn commit(&mut self, committable: &FileCommittable) -> Result<()> {
+        FileWriter::commit(self, committable).map_err(ConnectorError::into_error)
+    }
+
+    fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {
+        self.remove_left_overs(restored.map_or(0, |id| id.0)).map_err(ConnectorError::into_error)
+    }
+}
+
+impl<T> Drop for FileWriter<T> {
+    /// Whatever was not prepared can't be committed any more.
+    fn drop(&mut self) {
+        self.closed.drain(..).chain(self.current.take()).for_each(StagedFile::abort);
+        self.tidy();
+    }
+}

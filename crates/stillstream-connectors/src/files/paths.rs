@@ -1,0 +1,92 @@
+//! Which files a source reads.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::ConnectorError;
+
+/// What file sources take: a path, or several. A folder stands for the files in it, sorted by name, without those whose
+/// names begin with `.` or `_`.
+pub trait IntoPaths {
+    /// The paths.
+    fn into_paths(self) -> Vec<PathBuf>;
+}
+
+macro_rules! one_path {
+    ($($ty:ty),*) => {$(
+        impl IntoPaths for $ty {
+            fn into_paths(self) -> Vec<PathBuf> {
+                vec![self.into()]
+            }
+        }
+    )*};
+}
+
+one_path!(&str, String, &Path, PathBuf, &String, &PathBuf);
+
+impl<P: Into<PathBuf>> IntoPaths for Vec<P> {
+    fn into_paths(self) -> Vec<PathBuf> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+
+impl<P: Into<PathBuf>, const N: usize> IntoPaths for [P; N] {
+    fn into_paths(self) -> Vec<PathBuf> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+
+/// A file that was found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub path: String,
+    pub gzip: bool,
+    pub bytes: u64,
+}
+
+/// All files that the paths stand for. Opens each of them, so that one that can't be read is found here.
+pub(crate) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, ConnectorError> {
+    let mut found = Vec::new();
+    for path in paths {
+        let metadata = fs::metadata(path).map_err(ConnectorError::read(path))?;
+        if !metadata.is_dir() {
+            found.push(inspect(path)?);
+            continue;
+        }
+        let before = found.len();
+        for file in list(path)? {
+            found.push(inspect(&file)?);
+        }
+        if found.len() == before {
+            return Err(ConnectorError::EmptyFolder { path: path.clone() });
+        }
+    }
+    Ok(found)
+}
+
+fn list(folder: &Path) -> Result<Vec<PathBuf>, ConnectorError> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(ConnectorError::read(folder))? {
+        let entry = entry.map_err(ConnectorError::read(folder))?;
+        let path = entry.path();
+        let hidden = entry.file_name().as_encoded_bytes().first().is_some_and(|first| b"._".contains(first));
+        if !hidden && fs::metadata(&path).map_err(ConnectorError::read(&path))?.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn inspect(path: &Path) -> Result<Found, ConnectorError> {
+    let Some(text) = path.to_str() else {
+        return Err(ConnectorError::PathNotText { path: path.to_owned() });
+    };
+    let mut file = File::open(path).map_err(ConnectorError::read(path))?;
+    let bytes = file.metadata().map_err(ConnectorError::read(path))?.len();
+    let mut magic = Vec::new();
+    file.by_ref().take(2).read_to_end(&mut magic).map_err(ConnectorError::read(path))?;
+    let named_gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+    Ok(Found { path: text.to_owned(), gzip: bytes > 0 && (named_gzip || magic == [0x1f, 0x8b]), bytes })
+}

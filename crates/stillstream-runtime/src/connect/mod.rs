@@ -1,0 +1,24 @@
+//! What connectors are written against: typed sources and sinks, and the adapters that run them.
+//!
+//! | module | what is inside |
+//! |---|---|
+//! | [`source`] | [`SplitSource`] and [`SplitReader`]: a replayable source cut into splits, each with its position |
+//! | [`background`] | [`BackgroundReader`]: reads in a thread of its own, so that the worker never waits |
+//! | [`sink`] | [`Sink`] and [`SinkWriter`]: two-phase commit at checkpoints |
+//! | [`plain`] | [`Plain`]: a sink without transactions, at-least-once |
+
+pub mod background;
+mod committer;
+mod list_state;
+pub mod plain;
+pub mod sink;
+mod sink_operator;
+pub mod source;
+mod source_operator;
+
+pub use background::{Arrived, BackgroundReader, Chunk, ChunkSender};
+pub use plain::{Plain, PlainWriter};
+pub use sink::{DEFAULT_COMMIT_RETRIES, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
+pub use sink_operator::{SinkOperator, sink_body};
+pub use source::{SourceContext, SplitReader, SplitSource};
+pub use source_operator::{SourceOperator, source_body};

@@ -1,0 +1,163 @@
+//! A sink that takes part in checkpoints by two-phase commit.
+
+use std::fmt;
+use std::sync::Arc;
+
+use stillstream_state::Data;
+use stillstream_types::{CheckpointId, OperatorId, Result, SubtaskIndex};
+
+use crate::batch::Batch;
+use crate::clock::Clock;
+use crate::metrics::Counters;
+use crate::operator::OpenContext;
+use crate::waker::Waker;
+
+/// How often a commit is tried again before the job fails: the default of `sink.committer.retries`.
+pub const DEFAULT_COMMIT_RETRIES: u32 = 10;
+
+/// The description of a sink; one per program, used in every process. After Flink's Sink V2, in one operator.
+///
+/// At barrier n the writer *prepares* what it has written since the last one: from then on it can be committed, also by
+/// another process, with nothing but the *committable*, which goes into checkpoint n. When n is complete the committable is
+/// committed; after a restore it is committed again, as nobody knows whether the first time succeeded. So
+/// [`commit`](SinkWriter::commit) must take "already committed" for success.
+pub trait Sink<T: Data>: Send + Sync + 'static {
+    /// What is needed to commit. `()` for a sink that has nothing to commit.
+    type Committable: Data;
+
+    /// Makes the writer of one subtask.
+    fn writer(&self, context: &SinkContext) -> Result<Box<dyn SinkWriter<T, Self::Committable>>>;
+
+    /// Checks before the job starts that the target is there and can be written.
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Makes a pre-committed transaction durable; see [`Prepared`].
+pub type MakeDurable = Box<dyn FnMut() -> Result<()> + Send>;
+
+/// A transaction that is closed for writing.
+pub struct Prepared<C> {
+    /// What is needed to commit it.
+    pub committable: C,
+    /// What must still be done (flush, fsync, rename) before it may be called pre-committed. Runs on the snapshot pool,
+    /// before the checkpoint is acknowledged; its error declines the checkpoint and not the job. It then runs again for the
+    /// next checkpoint, which takes this transaction along: it must be repeatable.
+    pub make_durable: Option<MakeDurable>,
+}
+
+impl<C> Prepared<C> {
+    /// A transaction that is pre-committed as it stands.
+    pub fn done(committable: C) -> Self {
+        Self { committable, make_durable: None }
+    }
+}
+
+impl<C: fmt::Debug> fmt::Debug for Prepared<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared")
+            .field("committable", &self.committable)
+            .field("make_durable", &self.make_durable.is_some())
+            .finish()
+    }
+}
+
+/// The writer of one subtask, and its committer. All calls are made on a worker thread.
+///
+/// Order: `commit` for each restored committable, `recovered`, then any mix of the others. Without checkpointing
+/// `prepare` and `commit` are called once, at the end.
+pub trait SinkWriter<T, C>: 'static {
+    /// Writes a batch. Must not wait: a writer whose client is busy says so in [`ready`](Self::ready).
+    fn write(&mut self, batch: Batch<T>) -> Result<()>;
+
+    /// Whether the writer takes a batch now. One that says no wakes its operator by [`SinkContext::waker`].
+    fn ready(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// Pre-commit, the synchronous part: closes the current transaction; `None` if nothing was written since the last.
+    /// Later writes belong to the next checkpoint.
+    fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Option<Prepared<C>>>;
+
+    /// Commits; a transaction that is committed already is a success. An error is tried again
+    /// (`sink.committer.retries`), then it fails the job, which commits again after its restart.
+    fn commit(&mut self, committable: &C) -> Result<()>;
+
+    /// All committables that were restored have been committed, by this subtask as far as they are its own: aborts what
+    /// earlier attempts left behind. Other subtasks may not have committed theirs yet, so what was prepared for checkpoint
+    /// `restored` or an earlier one must stay; `None` on a fresh start.
+    fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {
+        let _ = restored;
+        Ok(())
+    }
+}
+
+/// What a writer is told when it is made.
+#[derive(Clone)]
+pub struct SinkContext {
+    /// The sink's name, for messages and counters.
+    pub name: Arc<str>,
+    /// The identity of its state.
+    pub operator: OperatorId,
+    /// Which parallel instance this is.
+    pub subtask: SubtaskIndex,
+    /// How many there are.
+    pub parallelism: u32,
+    /// Grows with every attempt to run the job: makes names of transactions and temporary files unique.
+    pub generation: u64,
+    /// Whether the job takes checkpoints; without them everything is committed at the end.
+    pub checkpointing: bool,
+    /// The checkpoint that the job was restored from.
+    pub restored_checkpoint: Option<CheckpointId>,
+    /// Processing time.
+    pub clock: Arc<dyn Clock>,
+    /// Schedules the sink from any thread, after it said that it is not ready.
+    pub waker: Waker,
+    /// Counts by name.
+    pub counters: Arc<Counters>,
+}
+
+impl SinkContext {
+    pub(crate) fn of(context: &OpenContext) -> Self {
+        Self {
+            name: context.name.clone(),
+            operator: context.operator,
+            subtask: context.subtask,
+            parallelism: context.parallelism,
+            generation: context.generation,
+            checkpointing: context.checkpointing,
+            restored_checkpoint: context.restored_checkpoint,
+            clock: context.clock.clone(),
+            waker: context.waker.clone(),
+            counters: context.counters.clone(),
+        }
+    }
+
+    /// A context of generation 1 with checkpointing, a clock that stands still at 0 and a waker that wakes nobody: to try a
+    /// writer by hand.
+    pub fn for_test(name: &str, subtask: u32, parallelism: u32) -> Self {
+        Self {
+            name: name.into(),
+            operator: OperatorId::from_uid(name),
+            subtask: SubtaskIndex(subtask),
+            parallelism,
+            generation: 1,
+            checkpointing: true,
+            restored_checkpoint: None,
+            clock: Arc::new(crate::clock::ManualClock::default()),
+            waker: Waker::idle(),
+            counters: Arc::default(),
+        }
+    }
+}
+
+impl fmt::Debug for SinkContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "SinkContext({} {}/{}, generation {})",
+            self.name, self.subtask, self.parallelism, self.generation
+        )
+    }
+}

@@ -1,0 +1,153 @@
+//! A replayable source: splits with positions, and readers of them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use stillstream_state::Data;
+use stillstream_types::{OperatorId, Result, SubtaskIndex};
+
+use crate::batch::{AnyBatch, Batch};
+use crate::clock::Clock;
+use crate::metrics::Counters;
+use crate::operator::{OpenContext, SourceStatus};
+use crate::waker::Waker;
+
+/// The description of a replayable source; one per program, used in every process. After Flink's FLIP-27 sources.
+///
+/// What it reads is cut into *splits* (a file, a range of a file, a partition). A split carries its own position: it says
+/// where to go on, also that nothing is left. Positions are in every checkpoint, so that after a failure or a restart with
+/// another parallelism each record is read again from exactly where the checkpoint left it.
+///
+/// ```
+/// use stillstream_runtime::connect::{SourceContext, SplitReader, SplitSource};
+/// use stillstream_runtime::{Batch, SourceStatus};
+/// use stillstream_types::Result;
+///
+/// /// Counts from 0 to `end`, in one split: its position is the next number.
+/// struct Count { end: u64 }
+/// struct Reader { end: u64, next: Vec<u64> }
+///
+/// impl SplitSource for Count {
+///     type Item = u64;
+///     type Split = u64;
+///     fn splits(&self) -> Result<Vec<u64>> { Ok(vec![0]) }
+///     fn reader(&self, _: &SourceContext) -> Result<Box<dyn SplitReader<u64, u64>>> {
+///         Ok(Box::new(Reader { end: self.end, next: Vec::new() }))
+///     }
+/// }
+///
+/// impl SplitReader<u64, u64> for Reader {
+///     fn assign(&mut self, splits: Vec<u64>) -> Result<()> { self.next = splits; Ok(()) }
+///     fn poll(&mut self, max_records: usize, out: &mut Batch<u64>) -> Result<SourceStatus> {
+///         let Some(next) = self.next.first_mut() else { return Ok(SourceStatus::Ended) };
+///         let until = self.end.min(*next + max_records as u64);
+///         out.values.extend(*next..until);
+///         *next = until;
+///         Ok(if until == self.end { SourceStatus::Ended } else { SourceStatus::More })
+///     }
+///     fn positions(&self) -> Vec<u64> { self.next.clone() }
+/// }
+///
+/// let mut reader = Count { end: 3 }.reader(&SourceContext::for_test("count", 0, 1))?;
+/// reader.assign(vec![1])?; // as if restored
+/// let mut out = Batch::default();
+/// assert_eq!(reader.poll(10, &mut out)?, SourceStatus::Ended);
+/// assert_eq!((out.values, reader.positions()), (vec![1, 2], vec![3]));
+/// # Ok::<(), stillstream_types::Error>(())
+/// ```
+pub trait SplitSource: Send + Sync + 'static {
+    /// What it reads.
+    type Item: Data;
+    /// A part of the input, with the position from which to go on.
+    type Split: Data;
+
+    /// All splits of a fresh start. Every subtask asks for itself and takes its share, so the result must be the same, in
+    /// the same order, in every process.
+    fn splits(&self) -> Result<Vec<Self::Split>>;
+
+    /// Makes the reader of one subtask.
+    fn reader(&self, context: &SourceContext) -> Result<Box<dyn SplitReader<Self::Item, Self::Split>>>;
+
+    /// Checks before the job starts that the input is there and can be read.
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads the splits of one subtask. All calls are made on a worker thread and must not block: a source that waits for its
+/// input reads by a [`BackgroundReader`](super::BackgroundReader).
+pub trait SplitReader<T, S>: 'static {
+    /// Takes the subtask's splits, new or restored; called once, before anything else. A split that says that it is done
+    /// must be kept, for [`positions`](Self::positions), and not be read again.
+    fn assign(&mut self, splits: Vec<S>) -> Result<()>;
+
+    /// Appends up to about `max_records` records to `out`.
+    fn poll(&mut self, max_records: usize, out: &mut Batch<T>) -> Result<SourceStatus>;
+
+    /// All splits that were assigned, each with its position as of what [`poll`](Self::poll) has returned so far; those that
+    /// are done too, or they would be read again after a restore.
+    fn positions(&self) -> Vec<S>;
+
+    /// Records for the source's side output 0 that came with the last [`poll`](Self::poll), such as malformed rows.
+    fn side_output(&mut self) -> Option<AnyBatch> {
+        None
+    }
+
+    /// Checkpoint `id` is complete: a source that acknowledges to the outside does it here.
+    fn checkpoint_complete(&mut self, id: stillstream_types::CheckpointId) -> Result<()> {
+        let _ = id;
+        Ok(())
+    }
+}
+
+/// What a reader is told when it is made.
+#[derive(Clone)]
+pub struct SourceContext {
+    /// The source's name, for messages and counters.
+    pub name: Arc<str>,
+    /// The identity of its state.
+    pub operator: OperatorId,
+    /// Which parallel instance this is.
+    pub subtask: SubtaskIndex,
+    /// How many there are.
+    pub parallelism: u32,
+    /// Processing time.
+    pub clock: Arc<dyn Clock>,
+    /// Schedules the source from any thread, after it said that it is idle.
+    pub waker: Waker,
+    /// Counts by name, for skipped rows and the like.
+    pub counters: Arc<Counters>,
+}
+
+impl SourceContext {
+    pub(crate) fn of(context: &OpenContext) -> Self {
+        Self {
+            name: context.name.clone(),
+            operator: context.operator,
+            subtask: context.subtask,
+            parallelism: context.parallelism,
+            clock: context.clock.clone(),
+            waker: context.waker.clone(),
+            counters: context.counters.clone(),
+        }
+    }
+
+    /// A context with a clock that stands still at 0 and a waker that wakes nobody: to try a reader by hand.
+    pub fn for_test(name: &str, subtask: u32, parallelism: u32) -> Self {
+        Self {
+            name: name.into(),
+            operator: OperatorId::from_uid(name),
+            subtask: SubtaskIndex(subtask),
+            parallelism,
+            clock: Arc::new(crate::clock::ManualClock::default()),
+            waker: Waker::idle(),
+            counters: Arc::default(),
+        }
+    }
+}
+
+impl fmt::Debug for SourceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SourceContext({} {}/{})", self.name, self.subtask, self.parallelism)
+    }
+}

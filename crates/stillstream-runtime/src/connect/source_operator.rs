@@ -1,0 +1,87 @@
+//! Runs a [`SplitSource`] as a source of the runtime.
+
+use std::fmt;
+use std::sync::Arc;
+
+use stillstream_types::{CheckpointId, Error, ErrorKind, RedistributionMode, Result};
+
+use super::list_state::StoredList;
+use super::source::{SourceContext, SplitReader, SplitSource};
+use crate::batch::Batch;
+use crate::operator::{AsyncSnapshot, OpenContext, Output, Source, SourceStatus};
+use crate::plan::NodeBody;
+
+/// The union list state that holds all splits with their positions.
+const SPLITS: &str = "splits";
+
+/// The node body for a source.
+pub fn source_body<S: SplitSource>(source: Arc<S>) -> NodeBody {
+    NodeBody::Source(Arc::new(move || Ok(Box::new(SourceOperator::new(source.clone())))))
+}
+
+/// One subtask of a split source.
+///
+/// Positions are union list state: on a restore each subtask sees all splits, takes those whose index modulo the parallelism
+/// is its own number, and from then on snapshots only these. So the state does not grow with restores, and no split is lost
+/// or read twice at any parallelism.
+pub struct SourceOperator<S: SplitSource> {
+    source: Arc<S>,
+    reader: Option<Box<dyn SplitReader<S::Item, S::Split>>>,
+    stored: Option<StoredList<S::Split>>,
+}
+
+impl<S: SplitSource> fmt::Debug for SourceOperator<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SourceOperator")
+    }
+}
+
+fn not_open() -> Error {
+    Error::new(ErrorKind::Plan, "a source was used before it was opened")
+}
+
+impl<S: SplitSource> SourceOperator<S> {
+    /// One subtask of `source`.
+    pub fn new(source: Arc<S>) -> Self {
+        Self { source, reader: None, stored: None }
+    }
+}
+
+impl<S: SplitSource> Source for SourceOperator<S> {
+    fn open(&mut self, context: &mut OpenContext) -> Result<()> {
+        let (stored, restored) = StoredList::open(context, SPLITS, RedistributionMode::Union)?;
+        self.stored = Some(stored);
+        let splits = match restored {
+            Some(splits) => splits,
+            None => self.source.splits()?,
+        };
+        let (mine, parallelism) = (context.subtask.0 as usize, context.parallelism.max(1) as usize);
+        let own = splits.into_iter().enumerate().filter(|(at, _)| at % parallelism == mine);
+        let mut reader = self.source.reader(&SourceContext::of(context))?;
+        reader.assign(own.map(|(_, split)| split).collect())?;
+        self.reader = Some(reader);
+        Ok(())
+    }
+
+    fn poll(&mut self, max_records: usize, out: &mut Output) -> Result<SourceStatus> {
+        let reader = self.reader.as_mut().ok_or_else(not_open)?;
+        let mut batch = Batch::default();
+        let status = reader.poll(max_records, &mut batch)?;
+        out.batch(batch);
+        while let Some(side) = reader.side_output() {
+            out.side(0, side);
+        }
+        Ok(status)
+    }
+
+    fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+        let reader = self.reader.as_ref().ok_or_else(not_open)?;
+        // also without splits: that the state is there tells a restore from a fresh start
+        let list = self.stored.as_ref().ok_or_else(not_open)?.snapshot(reader.positions())?;
+        Ok(Some(Box::new(list)))
+    }
+
+    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
+        self.reader.as_mut().ok_or_else(not_open)?.checkpoint_complete(id)
+    }
+}

@@ -1,0 +1,338 @@
+//! Frames between the JobManager and its worker processes: a `u32` length (little-endian), then a protobuf message. Every
+//! message carries the generation that it belongs to.
+
+use std::io::{self, Read, Write};
+
+use prost::Message as _;
+use stillstream_storage::metadata::{Anchor, decode, encode};
+use stillstream_types::{
+    CheckpointId, CheckpointKind, CheckpointMetadata, Error, ErrorKind, Generation, JobId, OperatorId,
+    OperatorState, Result, SubtaskId, SubtaskIndex, TaskSnapshot,
+};
+
+use crate::control::{Control, Report, RestoredState, SnapshotTimes};
+
+/// From a worker process. `kind` says which of the fields count.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ToManager {
+    #[prost(uint32, tag = "1")]
+    pub kind: u32,
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    #[prost(uint64, tag = "3")]
+    pub checkpoint: u64,
+    #[prost(uint32, tag = "4")]
+    pub vertex: u32,
+    #[prost(uint32, tag = "5")]
+    pub index: u32,
+    #[prost(bool, tag = "6")]
+    pub flag: bool,
+    #[prost(string, tag = "7")]
+    pub text: String,
+    #[prost(uint64, repeated, tag = "8")]
+    pub numbers: Vec<u64>,
+    #[prost(bytes = "vec", tag = "9")]
+    pub body: Vec<u8>,
+    #[prost(string, repeated, tag = "10")]
+    pub names: Vec<String>,
+}
+
+pub(crate) mod kind {
+    pub const HELLO: u32 = 1;
+    pub const LISTENING: u32 = 2;
+    pub const RUNNING: u32 = 3;
+    pub const SOURCE_ENDED: u32 = 4;
+    pub const ACKNOWLEDGED: u32 = 5;
+    pub const DECLINED: u32 = 6;
+    pub const COMMITTED: u32 = 7;
+    pub const FAILED: u32 = 8;
+    pub const STOPPED: u32 = 9;
+    pub const METRICS: u32 = 10;
+
+    pub const PREPARE: u32 = 1;
+    pub const START: u32 = 2;
+    pub const CONTROL: u32 = 3;
+    pub const SHUTDOWN: u32 = 4;
+}
+
+/// To a worker process. `kind` says which of the fields count.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ToWorker {
+    #[prost(uint32, tag = "1")]
+    pub kind: u32,
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    /// Of a control message: 1 trigger, 2 complete, 3 aborted, 4 finish, 5 stop.
+    #[prost(uint32, tag = "3")]
+    pub control: u32,
+    #[prost(uint64, tag = "4")]
+    pub id: u64,
+    #[prost(int64, tag = "5")]
+    pub at_ms: i64,
+    #[prost(string, repeated, tag = "6")]
+    pub addresses: Vec<String>,
+    #[prost(bytes = "vec", optional, tag = "7")]
+    pub restored: Option<Vec<u8>>,
+    #[prost(string, optional, tag = "8")]
+    pub location: Option<String>,
+}
+
+/// A frame that no honest peer sends.
+const LARGEST_FRAME: usize = 1 << 30;
+
+pub(crate) fn write_frame(stream: &mut impl Write, message: &impl prost::Message) -> io::Result<()> {
+    let mut bytes = vec![0u8; 4];
+    message.encode(&mut bytes).map_err(io::Error::other)?;
+    let len = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&len.to_le_bytes());
+    stream.write_all(&bytes)
+}
+
+pub(crate) fn read_frame<M: prost::Message + Default>(stream: &mut impl Read) -> io::Result<M> {
+    let mut len = [0u8; 4];
+    stream.read_exact(&mut len)?;
+    let len = u32::from_le_bytes(len) as usize;
+    if len > LARGEST_FRAME {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a frame of {len} bytes; the peer is no Stillstream process"),
+        ));
+    }
+    let mut bytes = vec![0u8; len];
+    stream.read_exact(&mut bytes)?;
+    M::decode(bytes.as_slice()).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// State by operator and subtask, in the form of `_metadata`.
+fn pack(id: CheckpointId, operators: Vec<OperatorState>) -> Vec<u8> {
+    let metadata = CheckpointMetadata {
+        id,
+        job: JobId([0; 16]),
+        job_name: String::new(),
+        generation: Generation(0),
+        kind: CheckpointKind::Checkpoint,
+        triggered_at_ms: 0,
+        operators,
+    };
+    encode(&metadata, Anchor::Parent)
+}
+
+fn unpack(bytes: &[u8]) -> Result<CheckpointMetadata> {
+    let (metadata, _) =
+        decode("a message between processes", bytes).map_err(|error| Error::wrap(ErrorKind::Peer, error))?;
+    Ok(metadata)
+}
+
+fn operator_state(
+    id: OperatorId,
+    subtasks: impl IntoIterator<Item = (SubtaskIndex, stillstream_types::OperatorSubtaskState)>,
+) -> OperatorState {
+    let subtasks: std::collections::BTreeMap<_, _> = subtasks.into_iter().collect();
+    let parallelism = subtasks.keys().next_back().map_or(1, |index| index.0 + 1);
+    let max_parallelism = stillstream_types::key_group::UPPER_MAX_PARALLELISM;
+    OperatorState { id, uid: None, name: String::new(), parallelism, max_parallelism, subtasks }
+}
+
+pub(crate) fn encode_restored(restored: &RestoredState) -> Vec<u8> {
+    let operators =
+        restored.operators.iter().map(|(id, subtasks)| operator_state(*id, subtasks.clone())).collect();
+    pack(restored.checkpoint, operators)
+}
+
+pub(crate) fn decode_restored(bytes: &[u8], location: Option<String>) -> Result<RestoredState> {
+    let metadata = unpack(bytes)?;
+    let operators = metadata.operators.into_iter().map(|operator| (operator.id, operator.subtasks)).collect();
+    Ok(RestoredState { checkpoint: metadata.id, location, operators })
+}
+
+const KINDS: [ErrorKind; 13] = [
+    ErrorKind::Configuration,
+    ErrorKind::Plan,
+    ErrorKind::State,
+    ErrorKind::CorruptSnapshot,
+    ErrorKind::Checkpoint,
+    ErrorKind::Storage,
+    ErrorKind::Connector,
+    ErrorKind::User,
+    ErrorKind::Panic,
+    ErrorKind::Peer,
+    ErrorKind::Fenced,
+    ErrorKind::Cancelled,
+    ErrorKind::Timeout,
+];
+
+/// A report as a message. An acknowledgement above `frame_size` becomes a decline that says so.
+pub(crate) fn encode_report(generation: Generation, report: Report, frame_size: u64) -> ToManager {
+    let mut message = ToManager { generation: generation.0, ..ToManager::default() };
+    let mut of = |kind: u32, subtask: Option<SubtaskId>| {
+        message.kind = kind;
+        if let Some(subtask) = subtask {
+            (message.vertex, message.index) = (subtask.vertex.0, subtask.index.0);
+        }
+    };
+    match report {
+        Report::Running(subtask) => of(kind::RUNNING, Some(subtask)),
+        Report::SourceEnded(subtask) => of(kind::SOURCE_ENDED, Some(subtask)),
+        Report::Acknowledged { checkpoint, subtask, snapshot, times } => {
+            of(kind::ACKNOWLEDGED, Some(subtask));
+            message.checkpoint = checkpoint.0;
+            message.numbers = vec![
+                times.start_delay_us,
+                times.alignment_us,
+                times.sync_us,
+                times.async_us,
+                times.set_aside,
+            ];
+            let operators = snapshot.operators.into_iter();
+            message.body = pack(
+                checkpoint,
+                operators.map(|(id, state)| operator_state(id, [(SubtaskIndex(0), state)])).collect(),
+            );
+            let size = message.encoded_len() as u64;
+            if size > frame_size {
+                message.kind = kind::DECLINED;
+                message.body = Vec::new();
+                message.text = format!(
+                    "its acknowledgement has {size} bytes and the largest message has {frame_size} (pekko.framesize); use a file \
+                     system backend, or raise that setting"
+                );
+            }
+        }
+        Report::Declined { checkpoint, subtask, reason } => {
+            of(kind::DECLINED, Some(subtask));
+            (message.checkpoint, message.text) = (checkpoint.0, reason);
+        }
+        Report::Committed { checkpoint, subtask } => {
+            of(kind::COMMITTED, Some(subtask));
+            message.checkpoint = checkpoint.0;
+        }
+        Report::Failed { subtask, error } => {
+            of(kind::FAILED, subtask);
+            message.flag = subtask.is_some();
+            message.numbers = vec![KINDS.iter().position(|kind| *kind == error.kind()).unwrap_or(7) as u64];
+            message.text = error.to_string();
+        }
+        Report::Stopped { worker, drained } => {
+            of(kind::STOPPED, None);
+            message.numbers = vec![worker as u64];
+            message.flag = drained;
+        }
+    }
+    message
+}
+
+/// The report in a message; `None` for other messages.
+pub(crate) fn decode_report(message: ToManager) -> Result<Option<Report>> {
+    let subtask = SubtaskId::new(message.vertex, message.index);
+    let checkpoint = CheckpointId(message.checkpoint);
+    let number = |at: usize| message.numbers.get(at).copied().unwrap_or(0);
+    Ok(Some(match message.kind {
+        kind::RUNNING => Report::Running(subtask),
+        kind::SOURCE_ENDED => Report::SourceEnded(subtask),
+        kind::ACKNOWLEDGED => {
+            let times = SnapshotTimes {
+                start_delay_us: number(0),
+                alignment_us: number(1),
+                sync_us: number(2),
+                async_us: number(3),
+                set_aside: number(4),
+            };
+            let operators = unpack(&message.body)?.operators.into_iter();
+            let first = |operator: OperatorState| {
+                (operator.id, operator.subtasks.into_values().next().unwrap_or_default())
+            };
+            let snapshot = TaskSnapshot { operators: operators.map(first).collect() };
+            Report::Acknowledged { checkpoint, subtask, snapshot, times }
+        }
+        kind::DECLINED => Report::Declined { checkpoint, subtask, reason: message.text },
+        kind::COMMITTED => Report::Committed { checkpoint, subtask },
+        kind::FAILED => {
+            let kind = KINDS.get(number(0) as usize).copied().unwrap_or(ErrorKind::User);
+            Report::Failed { subtask: message.flag.then_some(subtask), error: Error::new(kind, message.text) }
+        }
+        kind::STOPPED => Report::Stopped { worker: number(0) as usize, drained: message.flag },
+        _ => return Ok(None),
+    }))
+}
+
+pub(crate) fn encode_control(generation: Generation, control: &Control) -> ToWorker {
+    let (control, id, at_ms) = match control {
+        Control::Trigger { id, at_ms } => (1, id.0, *at_ms),
+        Control::Complete { id } => (2, id.0, 0),
+        Control::Aborted { id } => (3, id.0, 0),
+        Control::Finish => (4, 0, 0),
+        Control::Stop => (5, 0, 0),
+    };
+    ToWorker { kind: kind::CONTROL, generation: generation.0, control, id, at_ms, ..ToWorker::default() }
+}
+
+pub(crate) fn decode_control(message: &ToWorker) -> Option<Control> {
+    let id = CheckpointId(message.id);
+    Some(match message.control {
+        1 => Control::Trigger { id, at_ms: message.at_ms },
+        2 => Control::Complete { id },
+        3 => Control::Aborted { id },
+        4 => Control::Finish,
+        5 => Control::Stop,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_and_controls_survive_the_way_between_processes() {
+        let generation = Generation(7);
+        let subtask = SubtaskId::new(2, 3);
+        let error = Error::new(ErrorKind::Panic, "it broke");
+        let frame = |report| {
+            let mut wire = Vec::new();
+            write_frame(&mut wire, &encode_report(generation, report, 1 << 20)).unwrap();
+            let message: ToManager = read_frame(&mut wire.as_slice()).unwrap();
+            assert_eq!(message.generation, 7);
+            decode_report(message).unwrap().unwrap()
+        };
+        match frame(Report::Failed { subtask: Some(subtask), error }) {
+            Report::Failed { subtask: Some(who), error } => {
+                assert_eq!(
+                    (who, error.kind(), error.to_string().as_str()),
+                    (subtask, ErrorKind::Panic, "it broke")
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+        let snapshot = TaskSnapshot { operators: vec![(OperatorId::from_uid("a"), Default::default())] };
+        let (checkpoint, times) = (CheckpointId(9), SnapshotTimes { sync_us: 5, ..Default::default() });
+        match frame(Report::Acknowledged { checkpoint, subtask, snapshot: snapshot.clone(), times }) {
+            Report::Acknowledged { snapshot: found, times: took, .. } => {
+                assert_eq!((found, took), (snapshot, times))
+            }
+            other => panic!("{other:?}"),
+        }
+        for control in [
+            Control::Stop,
+            Control::Trigger { id: checkpoint, at_ms: 12 },
+            Control::Complete { id: checkpoint },
+        ] {
+            assert_eq!(decode_control(&encode_control(generation, &control)), Some(control));
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_above_the_frame_size_is_declined_with_both_numbers() {
+        let report = Report::Acknowledged {
+            checkpoint: CheckpointId(1),
+            subtask: SubtaskId::new(0, 0),
+            snapshot: TaskSnapshot { operators: vec![(OperatorId::from_uid("a"), Default::default())] },
+            times: SnapshotTimes::default(),
+        };
+        match decode_report(encode_report(Generation(1), report, 10)).unwrap() {
+            Some(Report::Declined { reason, .. }) => {
+                assert!(reason.contains("largest message has 10"), "{reason}")
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What every keyed backend must do, as tests that each backend runs.
+//!
+//! ```text
+//! struct Heap;
+//! impl stillstream_state::conformance::BackendFactory for Heap {
+//!     fn create<K: Key>(&self, options: BackendOptions) -> KeyedStateBackend<K> {
+//!         KeyedStateBackend::heap(options)
+//!     }
+//! }
+//! stillstream_state::keyed_backend_conformance!(heap, Heap);
+//! ```
+
+mod kinds;
+mod namespaces;
+mod refusals;
+mod snapshots;
+
+pub use kinds::*;
+pub use namespaces::*;
+pub use refusals::*;
+pub use snapshots::*;
+
+use stillstream_types::{KeyGroupRange, KeyGroups, KeyedStateHandle};
+
+use crate::{BackendOptions, CurrentKey, Key, KeyedStateBackend, MemorySnapshotStore, StateError};
+
+/// Makes the backend under test.
+pub trait BackendFactory {
+    /// An empty backend; the factory may change what the test does not look at (`asynchronous`).
+    fn create<K: Key>(&self, options: BackendOptions) -> KeyedStateBackend<K>;
+}
+
+/// One `#[test]` for each function of the suite, in a module of the given name.
+#[macro_export]
+macro_rules! keyed_backend_conformance {
+    ($name:ident, $factory:expr) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::keyed_backend_conformance!(@each $factory;
+                values_are_kept_by_key,
+                lists_are_kept_by_key,
+                maps_are_kept_by_key,
+                reducing_and_aggregating_states_fold_what_is_added,
+                a_typed_batch_updates_the_same_state_as_the_handle,
+                a_state_used_inside_its_own_update_is_refused_by_name,
+                a_key_of_another_type_is_refused,
+                a_name_taken_by_another_type_is_refused_with_both_types,
+                namespaces_are_kept_apart_and_ordered,
+                a_namespace_is_taken_in_slices_and_the_rest_is_still_state,
+                timers_come_by_time_and_once_each,
+                timers_survive_a_restore_and_a_rescale,
+                a_snapshot_holds_what_was_there_at_the_freeze,
+                every_kind_survives_a_restore,
+                keys_go_to_the_owner_of_their_group_when_3_subtasks_become_4_and_4_become_3,
+                a_state_registered_before_the_restore_is_filled_too,
+                a_state_that_nobody_registers_is_carried_along,
+                an_empty_state_is_remembered_and_no_state_writes_nothing,
+                fields_may_be_added_and_dropped,
+                another_type_is_refused_with_the_state_and_both_types,
+                another_key_type_or_max_parallelism_is_refused,
+                every_damaged_byte_is_refused,
+                damage_in_a_key_group_of_another_subtask_is_not_read,
+                a_state_above_the_limit_is_refused_with_its_size,
+            );
+        }
+    };
+    (@each $factory:expr; $($test:ident,)*) => {$(
+        #[test]
+        fn $test() {
+            $crate::conformance::$test(&$factory);
+        }
+    )*};
+}
+
+/// The key groups that the suite uses.
+pub(crate) const GROUPS: u32 = 128;
+
+pub(crate) fn groups() -> KeyGroups {
+    KeyGroups::new(GROUPS)
+}
+
+pub(crate) fn whole<K: Key>(factory: &impl BackendFactory) -> KeyedStateBackend<K> {
+    part(factory, groups().all())
+}
+
+pub(crate) fn part<K: Key>(factory: &impl BackendFactory, range: KeyGroupRange) -> KeyedStateBackend<K> {
+    factory.create(BackendOptions::new(groups(), range))
+}
+
+pub(crate) fn at<K: Key>(key: &K) -> CurrentKey<'_> {
+    CurrentKey::new(key, key.key_hash(groups()))
+}
+
+pub(crate) const STORE: MemorySnapshotStore = MemorySnapshotStore::unlimited();
+
+pub(crate) fn save<K: Key>(backend: &mut KeyedStateBackend<K>) -> Result<Vec<KeyedStateHandle>, StateError> {
+    backend.freeze()?.write(&STORE, "state")
+}
+
+/// What a test does: an error is a failed test.
+pub(crate) fn must(test: impl FnOnce() -> Result<(), StateError>) {
+    if let Err(error) = test() {
+        panic!("{error}");
+    }
+}
+
+/// The error of something that must fail.
+pub(crate) fn refused<T>(result: Result<T, StateError>) -> StateError {
+    match result {
+        Ok(_) => panic!("it must be refused"),
+        Err(error) => error,
+    }
+}

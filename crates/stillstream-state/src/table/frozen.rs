@@ -1,0 +1,314 @@
+//! Images of a table: pinned pages that never change.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use stillstream_types::{KeyGroup, KeyGroupRange};
+
+use super::layout::Form;
+use super::places::{Places, Span, place_mask};
+use super::pool::{Page, PagePool, Pinned};
+use super::{Spill, Table, TableKey, TableValue};
+
+/// Pages given back to the pool at once.
+const GIVE_BACK: usize = 64;
+
+/// The number of a freeze of one table, to ask for what was written since then.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Epoch(u32);
+
+/// An immutable image of a table.
+///
+/// It may be read on another thread and outlive the table. While it is held, the table copies what it writes; dropping it
+/// lets the pages go.
+pub struct FrozenTable<K, V> {
+    pool: PagePool,
+    places: Places,
+    groups: KeyGroupRange,
+    epoch: Epoch,
+    since: Option<Epoch>,
+    len: usize,
+    spill: Option<Arc<Spill<K, V>>>,
+    /// in the order of places; those before `at` are released
+    pages: Vec<Pinned>,
+    at: usize,
+    entries: PhantomData<(K, V)>,
+}
+
+/// What [`FrozenTable::for_each_change`] visits.
+#[derive(Debug)]
+pub enum Change<'a, K, V> {
+    /// From here on: the entries of this range, which replace all that an older image has there.
+    Range(Span),
+    /// An entry of the last range.
+    Entry(KeyGroup, &'a K, &'a V),
+}
+
+impl<K: TableKey, V: TableValue> Table<K, V> {
+    /// An image of the table as it is now.
+    ///
+    /// Takes time in proportion to the number of pages, about 6 ns for each.
+    pub fn freeze(&mut self) -> FrozenTable<K, V> {
+        self.freeze_newer(None)
+    }
+
+    /// An image of the pages that were written after another freeze, of which `base` is the [epoch](FrozenTable::epoch).
+    ///
+    /// Take as the base the newest image that is safely stored: what became of images in between does not matter.
+    pub fn freeze_since(&mut self, base: Epoch) -> FrozenTable<K, V> {
+        // epochs stop there; such a table has only full images
+        self.freeze_newer(Some(base).filter(|_| self.epoch < u32::MAX))
+    }
+
+    fn freeze_newer(&mut self, since: Option<Epoch>) -> FrozenTable<K, V> {
+        let mut frozen = FrozenTable {
+            pool: self.pool.clone(),
+            places: self.places,
+            groups: self.places.range(),
+            epoch: Epoch(self.epoch),
+            since,
+            len: 0,
+            spill: self.spill.clone(),
+            pages: self.pool.take_list(),
+            at: 0,
+            entries: PhantomData,
+        };
+        frozen.pages.reserve(self.pages);
+        let mut index = 0;
+        while let Some(&entry) = self.directory.get(index) {
+            let span = self.directory.len() >> entry.depth();
+            let pinned = Pinned { entry: entry.not_own(), place: (index as u64) << self.shift };
+            let page = entry.page();
+            if page.is_empty_page() {
+                // a range may have become empty: an image of changes says so
+                if since.is_some() {
+                    frozen.pages.push(pinned);
+                }
+            // SAFETY: pages in the directory are the table's
+            } else if since.is_none_or(|base| unsafe { page.stamp() } > base.0) {
+                // SAFETY: as above
+                unsafe { page.pin() };
+                frozen.pages.push(pinned);
+                if entry.is_own() {
+                    self.directory[index..index + span].fill(entry.not_own());
+                }
+            }
+            index += span;
+        }
+        frozen.len = match since {
+            None => self.len,
+            Some(_) => frozen.count(),
+        };
+        self.epoch = self.epoch.saturating_add(1);
+        frozen
+    }
+}
+
+impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
+    /// How many entries are inside.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The key groups of which entries may be inside.
+    pub fn range(&self) -> KeyGroupRange {
+        self.groups
+    }
+
+    /// The number of this freeze, for [`Table::freeze_since`].
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// For an image of changes, the epoch whose image it continues.
+    pub fn since(&self) -> Option<Epoch> {
+        self.since
+    }
+
+    /// How many pages it holds.
+    pub fn pages(&self) -> usize {
+        self.pages[self.at..].iter().filter(|pinned| !pinned.entry.page().is_empty_page()).count()
+    }
+
+    /// Calls `f` with every entry; key groups come in ascending order, the entries of a group in any.
+    pub fn for_each_in_group_order(&self, mut f: impl FnMut(KeyGroup, &K, &V)) {
+        let mut buffer = Vec::new();
+        for &pinned in &self.pages[self.at..] {
+            self.visit(pinned, &mut buffer, &mut f);
+        }
+    }
+
+    /// The same, and lets each page go when it was visited, so that the table has less to copy.
+    pub fn into_group_order(mut self, mut f: impl FnMut(KeyGroup, &K, &V)) {
+        let mut freed = Vec::new();
+        while let Some(&pinned) = self.pages.get(self.at) {
+            // a buffer of references must end before its page does
+            self.visit(pinned, &mut Vec::new(), &mut f);
+            self.at += 1;
+            self.release(pinned, &mut freed);
+        }
+        self.pool.give_all(&mut freed);
+    }
+
+    /// Visits the ranges of the image and, after each, its entries. A range may cover several key groups; its entries
+    /// come in the order of key groups.
+    pub fn for_each_change(&self, mut f: impl FnMut(Change<'_, K, V>)) {
+        let mut buffer = Vec::new();
+        for &pinned in &self.pages[self.at..] {
+            f(Change::Range(self.places.span(pinned.place, pinned.entry.depth())));
+            self.visit(pinned, &mut buffer, &mut |group, key, value| f(Change::Entry(group, key, value)));
+        }
+    }
+
+    /// Cuts the image into at most `n` parts of about equal size, to be read in parallel. Each has the entries of a run of key
+    /// groups; the runs are disjoint and in order, and together they are the image's.
+    pub fn parts(mut self, n: usize) -> Vec<Self> {
+        let n = n.max(1);
+        // with a page that covers several groups, the run ends behind it; so parts are found, not computed
+        let mut cuts = vec![0];
+        let mut seen = 0;
+        for (i, pinned) in self.pages.iter().enumerate() {
+            if cuts.len() < n
+                && seen * n >= self.len * cuts.len()
+                && i > 0
+                && self.places.starts_group(pinned.place)
+            {
+                cuts.push(i);
+            }
+            seen += self.count_at(*pinned);
+        }
+        let mut parts = Vec::with_capacity(cuts.len());
+        let mut end = self.groups.end;
+        // from the back, so that each part is split off the rest
+        for &cut in cuts.iter().skip(1).rev() {
+            let start = self.places.group(self.pages[cut].place).0;
+            let mut part = self.part(KeyGroupRange::new(start, end));
+            part.pages = self.pages.split_off(cut);
+            part.len = part.count();
+            parts.push(part);
+            end = start;
+        }
+        self.groups = KeyGroupRange::new(self.groups.start, end);
+        self.len = self.count();
+        parts.push(self);
+        parts.reverse();
+        parts
+    }
+
+    fn part(&self, groups: KeyGroupRange) -> Self {
+        Self {
+            pool: self.pool.clone(),
+            places: self.places,
+            groups,
+            epoch: self.epoch,
+            since: self.since,
+            len: 0,
+            spill: self.spill.clone(),
+            pages: Vec::new(),
+            at: 0,
+            entries: PhantomData,
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.pages.iter().map(|&pinned| self.count_at(pinned)).sum()
+    }
+
+    fn count_at(&self, pinned: Pinned) -> usize {
+        let page = pinned.entry.page();
+        // SAFETY: we pin the page, so nobody writes it
+        let inside = if page.is_empty_page() { 0 } else { unsafe { page.count() } };
+        inside + self.spilled(pinned).map(|(_, list)| list.len()).sum::<usize>()
+    }
+
+    /// The spill's entries in the range of a page.
+    fn spilled(&self, pinned: Pinned) -> impl Iterator<Item = (&u64, &Vec<(K, V)>)> {
+        let range = pinned.place..=pinned.place | place_mask(pinned.entry.depth());
+        self.spill.iter().flat_map(move |spill| spill.range(range.clone()))
+    }
+
+    /// Calls `f` with the entries of a page in the order of key groups.
+    fn visit<'a>(
+        &'a self,
+        pinned: Pinned,
+        buffer: &mut Vec<(KeyGroup, &'a K, &'a V)>,
+        f: &mut impl FnMut(KeyGroup, &K, &V),
+    ) {
+        let page = pinned.entry.page();
+        // SAFETY: we pin the page, so nobody writes it; slots given to the closures are taken, and what they hold stays
+        // while the image is borrowed
+        let entry = |spot| unsafe { (&*Form::<K, V>::key(page, spot), &*Form::<K, V>::value(page, spot)) };
+        let group_bits = self.places.group_bits();
+        if pinned.entry.depth() >= group_bits {
+            let group = self.places.group(pinned.place);
+            // SAFETY: as above
+            unsafe {
+                Form::<K, V>::for_each(page, |spot, _| {
+                    let (key, value) = entry(spot);
+                    f(group, key, value);
+                });
+            }
+            self.spilled(pinned).flat_map(|(_, list)| list).for_each(|(key, value)| f(group, key, value));
+            return;
+        }
+        buffer.clear();
+        // SAFETY: as above
+        unsafe {
+            Form::<K, V>::for_each(page, |spot, tag| {
+                let (key, value) = entry(spot);
+                buffer.push((self.places.group((tag as u64) << 32), key, value));
+            });
+        }
+        for (&place, list) in self.spilled(pinned) {
+            let group = self.places.group(place);
+            buffer.extend(list.iter().map(|(key, value)| (group, key, value)));
+        }
+        buffer.sort_unstable_by_key(|(group, ..)| *group);
+        buffer.iter().for_each(|(group, key, value)| f(*group, key, value));
+    }
+}
+
+impl<K, V> FrozenTable<K, V> {
+    /// Lets a page go that is not read any more.
+    fn release(&self, pinned: Pinned, freed: &mut Vec<Page>) {
+        let page = pinned.entry.page();
+        // SAFETY: pinned by the freeze and released once: the caller moves past it. The last one drops the entries.
+        unsafe {
+            if !page.is_empty_page() && page.unpin() {
+                Form::<K, V>::drop_entries(page);
+                freed.push(page);
+            }
+        }
+        if freed.len() >= GIVE_BACK {
+            self.pool.give_all(freed);
+        }
+    }
+}
+
+impl<K, V> Drop for FrozenTable<K, V> {
+    fn drop(&mut self) {
+        let mut freed = Vec::new();
+        while let Some(&pinned) = self.pages.get(self.at) {
+            self.at += 1;
+            self.release(pinned, &mut freed);
+        }
+        self.pool.give_all(&mut freed);
+        self.pool.give_list(std::mem::take(&mut self.pages));
+    }
+}
+
+impl<K, V> fmt::Debug for FrozenTable<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrozenTable")
+            .field("groups", &self.groups)
+            .field("len", &self.len)
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,388 @@
+//! Pages of 4 KiB, shared by the tables of one worker, and the counts that say who still needs a page.
+//!
+//! Pages are cut from chunks of 2 MiB. The first page of a chunk holds, for each other page, its pins, its number of
+//! entries and the epoch of its last first write; they are found by masking the page's address, so that a table's
+//! directory needs to hold nothing but the address.
+//!
+//! Who may touch what:
+//!
+//! - A page that no snapshot pins belongs to its table alone.
+//! - A pinned page never changes. The table pins (only it adds), a snapshot unpins, on any thread.
+//! - A table that moves away from a pinned page, or is dropped, marks it [`ORPHAN`]; whoever finds out that
+//!   nobody else is left (`pins` was 0 when the table marked it, or `ORPHAN | 1` when a snapshot unpinned it) frees it.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes in a page.
+pub(super) const PAGE_BYTES: usize = 4096;
+const CHUNK_BYTES: usize = 2 << 20;
+const CHUNK_PAGES: usize = CHUNK_BYTES / PAGE_BYTES;
+/// A small state stays on ordinary memory pages: with huge ones the first touch of a chunk would cost 2 MiB.
+const SMALL_CHUNKS: usize = 4;
+/// How many page lists of released snapshots are kept for the next ones.
+const SPARE_LISTS: usize = 2;
+
+/// Bit of `pins`: the table no longer needs the page.
+const ORPHAN: u16 = 1 << 15;
+
+#[repr(C)]
+struct ChunkHead {
+    pins: [AtomicU16; CHUNK_PAGES],
+    counts: [u16; CHUNK_PAGES],
+    stamps: [u32; CHUNK_PAGES],
+}
+
+const _: () = assert!(size_of::<ChunkHead>() == PAGE_BYTES);
+
+#[repr(C, align(4096))]
+struct Zeroes([u8; PAGE_BYTES]);
+static EMPTY: Zeroes = Zeroes([0; PAGE_BYTES]);
+
+/// The address of a page: one of a pool, or the page without entries that all tables share and nobody writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Page(*mut u8);
+
+impl Page {
+    /// The shared page without entries. It has no pins, count or stamp of its own.
+    #[inline(always)]
+    pub(super) fn empty() -> Self {
+        Self((&raw const EMPTY).cast::<u8>().cast_mut())
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty_page(self) -> bool {
+        self == Self::empty()
+    }
+
+    #[inline(always)]
+    pub(super) fn start(self) -> *mut u8 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn head(self) -> (*mut ChunkHead, usize) {
+        debug_assert!(!self.is_empty_page());
+        let index = (self.0.addr() / PAGE_BYTES) % CHUNK_PAGES;
+        // the pointer came from the chunk's, so it may reach the whole chunk
+        (self.0.map_addr(|a| a & !(CHUNK_BYTES - 1)).cast(), index)
+    }
+
+    /// # Safety
+    /// The page is one of a pool that is alive for `'a`.
+    #[inline(always)]
+    unsafe fn pins<'a>(self) -> &'a AtomicU16 {
+        let (head, index) = self.head();
+        // SAFETY: the head lies at the start of the chunk, index < CHUNK_PAGES, and pins are only touched atomically
+        unsafe { &*(&raw const (*head).pins).cast::<AtomicU16>().add(index) }
+    }
+
+    /// The number of entries.
+    ///
+    /// # Safety
+    /// The page is one of a living pool, and nobody writes it meanwhile.
+    #[inline(always)]
+    pub(super) unsafe fn count(self) -> usize {
+        let (head, index) = self.head();
+        // SAFETY: in bounds as in `pins`; the caller has no concurrent writer
+        unsafe { (&raw const (*head).counts).cast::<u16>().add(index).read() as usize }
+    }
+
+    /// # Safety
+    /// The page is one of a living pool and the caller's alone.
+    #[inline(always)]
+    pub(super) unsafe fn set_count(self, count: usize) {
+        let (head, index) = self.head();
+        // SAFETY: in bounds as in `pins`; the caller is the only one to touch this page's count
+        unsafe { (&raw mut (*head).counts).cast::<u16>().add(index).write(count as u16) }
+    }
+
+    /// The epoch in which the page was first written after a freeze.
+    ///
+    /// # Safety
+    /// As for [`count`](Self::count), by the page's table only.
+    #[inline(always)]
+    pub(super) unsafe fn stamp(self) -> u32 {
+        let (head, index) = self.head();
+        // SAFETY: in bounds as in `pins`; stamps are read and written by the table's thread only
+        unsafe { (&raw const (*head).stamps).cast::<u32>().add(index).read() }
+    }
+
+    /// # Safety
+    /// As for [`set_count`](Self::set_count).
+    #[inline(always)]
+    pub(super) unsafe fn set_stamp(self, epoch: u32) {
+        let (head, index) = self.head();
+        // SAFETY: in bounds as in `pins`; stamps are read and written by the table's thread only
+        unsafe { (&raw mut (*head).stamps).cast::<u32>().add(index).write(epoch) }
+    }
+
+    /// Whether a snapshot needs the page. Once false, it stays false until the table pins again.
+    ///
+    /// # Safety
+    /// The page belongs to the calling table.
+    #[inline(always)]
+    pub(super) unsafe fn is_pinned(self) -> bool {
+        // SAFETY: a table keeps its pool alive. Acquire: what snapshots read happened before we write.
+        unsafe { self.pins() }.load(Ordering::Acquire) != 0
+    }
+
+    /// Adds a snapshot.
+    ///
+    /// # Safety
+    /// The page belongs to the calling table.
+    #[inline(always)]
+    pub(super) unsafe fn pin(self) {
+        // SAFETY: a table keeps its pool alive
+        let pins = unsafe { self.pins() };
+        // only the table adds: where nothing is pinned, no snapshot touches the count. Relaxed, because the page
+        // reaches the snapshot's thread with the list.
+        match pins.load(Ordering::Relaxed) {
+            0 => pins.store(1, Ordering::Relaxed),
+            n => {
+                assert!(
+                    n < ORPHAN - 1,
+                    "more than 32766 snapshots of one table are held; drop those not needed"
+                );
+                pins.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes a snapshot away; true: the page is the caller's now, to be emptied and given back.
+    ///
+    /// # Safety
+    /// The caller pinned the page once and no longer reads it.
+    #[must_use]
+    #[inline(always)]
+    pub(super) unsafe fn unpin(self) -> bool {
+        // SAFETY: a snapshot keeps the pool alive. Release: our reads happen before the next writer's writes;
+        // Acquire: if we are the last, everything others did to the page happened before.
+        let last = unsafe { self.pins() }.fetch_sub(1, Ordering::AcqRel) == ORPHAN | 1;
+        if last {
+            // SAFETY: as above; nobody else knows the page any more
+            unsafe { self.pins() }.store(0, Ordering::Relaxed);
+        }
+        last
+    }
+
+    /// Ends the table's use of the page; true: the page is the caller's now, to be emptied and given back.
+    ///
+    /// # Safety
+    /// The page belongs to the calling table, which forgets it.
+    #[must_use]
+    #[inline(always)]
+    pub(super) unsafe fn abandon(self) -> bool {
+        // SAFETY: a table keeps its pool alive; orderings as in `unpin`
+        let alone = unsafe { self.pins() }.fetch_or(ORPHAN, Ordering::AcqRel) == 0;
+        if alone {
+            // SAFETY: as above; nobody else knows the page any more
+            unsafe { self.pins() }.store(0, Ordering::Relaxed);
+        }
+        alone
+    }
+}
+
+/// A directory entry: a page, its local depth, and whether it is *own*.
+///
+/// Own: no snapshot needs the page and it was written since the last freeze, so a write needs no look at the pins.
+#[derive(Clone, Copy)]
+pub(super) struct Entry(*mut u8);
+
+impl Entry {
+    const OWN: usize = 1;
+
+    #[inline(always)]
+    pub(super) fn new(page: Page, depth: u32, own: bool) -> Self {
+        debug_assert!(depth < 64);
+        Self(page.0.map_addr(|a| a | (depth as usize) << 1 | own as usize))
+    }
+
+    #[inline(always)]
+    pub(super) fn page(self) -> Page {
+        Page(self.0.map_addr(|a| a & !(PAGE_BYTES - 1)))
+    }
+
+    #[inline(always)]
+    pub(super) fn depth(self) -> u32 {
+        (self.0.addr() >> 1) as u32 & 63
+    }
+
+    #[inline(always)]
+    pub(super) fn is_own(self) -> bool {
+        self.0.addr() & Self::OWN != 0
+    }
+
+    #[inline(always)]
+    pub(super) fn not_own(self) -> Self {
+        Self(self.0.map_addr(|a| a & !Self::OWN))
+    }
+}
+
+/// A page that a snapshot holds, and where its hash range starts.
+#[derive(Clone, Copy)]
+pub(super) struct Pinned {
+    pub(super) entry: Entry,
+    pub(super) place: u64,
+}
+
+// SAFETY: an entry is an address; what may be done with it on which thread is said at the functions of `Page`
+unsafe impl Send for Pinned {}
+// SAFETY: as above
+unsafe impl Sync for Pinned {}
+
+/// Memory for the pages of many tables.
+///
+/// A clone is another handle of the same pool. A pool lives as long as a handle, table or frozen table of it; pages
+/// that tables give up are used again by all tables of the pool. [`Table::new`](super::Table::new) takes the pool of
+/// the calling thread.
+#[derive(Clone)]
+pub struct PagePool {
+    shared: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    chunks: Vec<NonNull<u8>>,
+    /// pages of the newest chunk that were handed out at least once
+    used: usize,
+    free: Vec<*mut u8>,
+    lists: Vec<Vec<Pinned>>,
+}
+
+// SAFETY: the pointers are owned memory, reached under the mutex
+unsafe impl Send for State {}
+
+impl PagePool {
+    /// A pool without memory.
+    pub fn new() -> Self {
+        Self { shared: Arc::default() }
+    }
+
+    /// The pool of the calling thread.
+    pub fn of_this_thread() -> Self {
+        thread_local!(static POOL: PagePool = PagePool::new());
+        POOL.try_with(Clone::clone).unwrap_or_else(|_| Self::new())
+    }
+
+    /// Pages that tables and frozen tables hold now.
+    pub fn pages_in_use(&self) -> usize {
+        let state = self.lock();
+        state.handed_out() - state.free.len()
+    }
+
+    /// Memory taken from the system, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.lock().chunks.len() * CHUNK_BYTES
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // nobody's code runs under the lock: it cannot have been left half changed
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A page with undefined content, no pins, and undefined count and stamp.
+    pub(super) fn take(&self) -> Page {
+        let mut state = self.lock();
+        match state.free.pop() {
+            Some(page) => Page(page),
+            None => state.fresh(),
+        }
+    }
+
+    /// Takes a page back, which the caller owns and has emptied.
+    pub(super) fn give(&self, page: Page) {
+        debug_assert!(!page.is_empty_page());
+        self.lock().free.push(page.0);
+    }
+
+    /// Takes pages back.
+    pub(super) fn give_all(&self, pages: &mut Vec<Page>) {
+        if !pages.is_empty() {
+            self.lock().free.extend(pages.drain(..).map(|page| page.0));
+        }
+    }
+
+    /// An empty list, with memory if a snapshot left one.
+    pub(super) fn take_list(&self) -> Vec<Pinned> {
+        self.lock().lists.pop().unwrap_or_default()
+    }
+
+    /// Keeps a list's memory for the next snapshot.
+    pub(super) fn give_list(&self, mut list: Vec<Pinned>) {
+        list.clear();
+        // small ones are not worth it: windows make thousands
+        if list.capacity() >= 256 {
+            let mut state = self.lock();
+            if state.lists.len() < SPARE_LISTS {
+                state.lists.push(list);
+            }
+        }
+    }
+}
+
+impl State {
+    fn handed_out(&self) -> usize {
+        match self.chunks.len() {
+            0 => 0,
+            n => (n - 1) * (CHUNK_PAGES - 1) + self.used,
+        }
+    }
+
+    fn fresh(&mut self) -> Page {
+        if self.chunks.is_empty() || self.used == CHUNK_PAGES - 1 {
+            let huge = self.chunks.len() >= SMALL_CHUNKS;
+            self.chunks.push(new_chunk(huge));
+            self.used = 0;
+        }
+        self.used += 1;
+        let chunk = self.chunks[self.chunks.len() - 1];
+        // SAFETY: used < CHUNK_PAGES, so the page lies in the chunk
+        Page(unsafe { chunk.as_ptr().add(self.used * PAGE_BYTES) })
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        for chunk in self.chunks.drain(..) {
+            // SAFETY: allocated in `new_chunk` with this layout; no handle, so no page of it is left
+            unsafe { dealloc(chunk.as_ptr(), CHUNK) }
+        }
+    }
+}
+
+const CHUNK: Layout = match Layout::from_size_align(CHUNK_BYTES, CHUNK_BYTES) {
+    Ok(layout) => layout,
+    Err(_) => panic!("a chunk's size is a power of two"),
+};
+
+fn new_chunk(huge: bool) -> NonNull<u8> {
+    // SAFETY: the layout is not empty
+    let chunk = unsafe { alloc(CHUNK) };
+    let Some(chunk) = NonNull::new(chunk) else { handle_alloc_error(CHUNK) };
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if huge {
+        // SAFETY: the range is our allocation, and the call is advice. Where it fails, pages stay small.
+        unsafe { libc::madvise(chunk.as_ptr().cast(), CHUNK_BYTES, libc::MADV_HUGEPAGE) };
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = huge;
+    // SAFETY: the head is the chunk's first page; zeroed it says that no page is pinned
+    unsafe { chunk.as_ptr().write_bytes(0, PAGE_BYTES) };
+    chunk
+}
+
+impl Default for PagePool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for PagePool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PagePool").field("pages_in_use", &self.pages_in_use()).finish_non_exhaustive()
+    }
+}

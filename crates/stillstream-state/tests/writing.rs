@@ -1,0 +1,134 @@
+//! How a snapshot reaches its store: few large writes, sections in order, and nothing left behind by a failure.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use stillstream_state::{
+    BackendOptions, CurrentKey, Key, KeyedStateBackend, MemorySnapshotStore, StateError, TimeDomain, snapshot,
+};
+use stillstream_types::streams::{SnapshotStore, SnapshotStream};
+use stillstream_types::{ErrorKind, KeyGroups, StreamHandle, Timestamp};
+
+/// Counts writes, and fails at one of them.
+#[derive(Debug, Default, Clone)]
+struct Watched {
+    inner: MemorySnapshotStore,
+    writes: Arc<AtomicUsize>,
+    finished: Arc<AtomicUsize>,
+    fail_at: Option<usize>,
+}
+
+struct WatchedStream {
+    inner: Box<dyn SnapshotStream>,
+    store: Watched,
+}
+
+impl Write for WatchedStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.store.writes.fetch_add(1, Ordering::Relaxed);
+        match self.store.fail_at == Some(n) {
+            true => Err(io::Error::other("the disk is full")),
+            false => self.inner.write(bytes),
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl SnapshotStream for WatchedStream {
+    fn finish(self: Box<Self>) -> io::Result<StreamHandle> {
+        self.store.finished.fetch_add(1, Ordering::Relaxed);
+        self.inner.finish()
+    }
+}
+
+impl SnapshotStore for Watched {
+    fn create(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
+        Ok(Box::new(WatchedStream { inner: self.inner.create(name)?, store: self.clone() }))
+    }
+    fn read(&self, handle: &StreamHandle, offset: u64, len: u64) -> io::Result<Vec<u8>> {
+        self.inner.read(handle, offset, len)
+    }
+    fn read_all(&self, handle: &StreamHandle) -> io::Result<Vec<u8>> {
+        self.inner.read_all(handle)
+    }
+}
+
+const KEYS: u64 = 60_000;
+
+fn filled() -> Result<(KeyedStateBackend<u64>, KeyGroups), StateError> {
+    let groups = KeyGroups::new(4);
+    let mut backend = KeyedStateBackend::heap(BackendOptions::new(groups, groups.all()));
+    let (large, small) = (backend.value::<String>("large")?, backend.list::<u8>("small")?);
+    let timers = backend.timers::<()>("timers", TimeDomain::EventTime)?;
+    for key in 0..KEYS {
+        let ctx = CurrentKey::new(&key, key.key_hash(groups));
+        large.set(&ctx, format!("{key:0>100}"))?;
+        if key % 3 == 0 {
+            small.add(&ctx, 1)?;
+            timers.register(Timestamp::from_millis(key as i64 % 99), ctx.hash, &key, ());
+        }
+    }
+    // one value larger than any buffer
+    small.update(&CurrentKey::new(&0u64, 0u64.key_hash(groups)), vec![7; 3 << 20])?;
+    Ok((backend, groups))
+}
+
+#[test]
+fn a_snapshot_is_written_in_few_large_writes_with_all_sections_side_by_side() -> Result<(), StateError> {
+    let (mut backend, groups) = filled()?;
+    let store = Watched::default();
+    let handles = backend.freeze()?.write(&store, "state")?;
+    let (writes, len) = (store.writes.load(Ordering::Relaxed), handles[0].stream.len());
+    assert!(len > 10_000_000 && (writes as u64) < len / 400_000, "{writes} writes for {len} bytes");
+
+    let sections = &handles[0].sections;
+    assert_eq!(sections.iter().map(|s| s.group.0).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    let mut offset = handles[0].header_len;
+    for section in sections {
+        assert_eq!(section.offset, offset);
+        offset += section.len;
+    }
+    assert_eq!(offset, len);
+
+    let contents = snapshot::inspect(&handles[0], &store)?;
+    let entries = |name: &str| contents.states.iter().find(|s| s.meta.name == name).map(|s| s.entries);
+    assert_eq!(entries("large"), Some(KEYS));
+    assert_eq!(entries("small"), Some(KEYS / 3));
+    assert_eq!(entries("_timer_state/event_timers"), Some(KEYS / 3));
+    let bytes: u64 = contents.states.iter().map(|s| s.total_bytes()).sum();
+    assert!(bytes < len && bytes > len - 10_000, "what is not payload is little");
+
+    let mut again = KeyedStateBackend::<u64>::heap(BackendOptions::new(groups, groups.all()));
+    again.restore(&handles, &store)?;
+    let (large, small) = (again.value::<String>("large")?, again.list::<u8>("small")?);
+    for key in 0..KEYS {
+        let ctx = CurrentKey::new(&key, key.key_hash(groups));
+        assert_eq!(large.get(&ctx)?, Some(format!("{key:0>100}")));
+        let expected = if key == 0 { 3 << 20 } else { (key % 3 == 0) as usize };
+        assert_eq!(small.get(&ctx)?.len(), expected);
+    }
+    assert_eq!(again.timers::<()>("timers", TimeDomain::EventTime)?.len() as u64, KEYS / 3);
+    Ok(())
+}
+
+#[test]
+fn a_failing_write_is_an_error_that_a_restart_may_help_and_the_backend_goes_on() -> Result<(), StateError> {
+    let (mut backend, _) = filled()?;
+    let whole = Watched::default();
+    backend.freeze()?.write(&whole, "state")?;
+    let writes = whole.writes.load(Ordering::Relaxed);
+    for fail_at in 0..writes {
+        let store = Watched { fail_at: Some(fail_at), ..Watched::default() };
+        let error = backend.freeze()?.write(&store, "state").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Storage);
+        let text = error.to_string();
+        assert!(text.contains("`state`") && text.contains("the disk is full"), "{text}");
+        assert_eq!(store.finished.load(Ordering::Relaxed), 0);
+    }
+    let again = backend.freeze()?.write(&Watched::default(), "state")?;
+    assert!(again[0].stream.len() > 10_000_000);
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! [`KeyedProcess`]: a function with state and timers over one keyed stream.
+
+use stillstream_state::{Data, Key};
+use stillstream_types::{Result, Timestamp};
+
+use super::context::KeyedContext;
+use super::states::KeyedStates;
+
+/// Makes the states of `F`.
+pub type States<F> = KeyedStates<<F as KeyedProcess>::Key>;
+/// What a call of `F` is told.
+pub type Context<'a, F> = KeyedContext<'a, <F as KeyedProcess>::Key, <F as KeyedProcess>::Out>;
+
+/// A function with state and timers, called for each record of a keyed stream. Flink's `KeyedProcessFunction`.
+///
+/// Counts the records of each key and says so a minute (of event time) after the last one:
+///
+/// ```
+/// use stillstream::prelude::*;
+///
+/// struct Quiet { last: ValueState<Timestamp>, seen: ValueState<u64> }
+///
+/// impl KeyedProcess for Quiet {
+///     type Key = String;
+///     type In = (String, Timestamp);
+///     type Out = (String, u64);
+///
+///     fn open(states: &mut States<Self>) -> Result<Self> {
+///         Ok(Self { last: states.value("last")?, seen: states.value("seen")? })
+///     }
+///
+///     fn process(&mut self, (_, at): Self::In, ctx: &mut Context<Self>) -> Result<()> {
+///         self.seen.update(ctx, || 0, |seen| *seen += 1)?;
+///         self.last.set(ctx, at)?;
+///         ctx.timers().on_event_time(at + minutes(1));
+///         Ok(())
+///     }
+///
+///     fn on_timer(&mut self, at: Timestamp, ctx: &mut Context<Self>) -> Result<()> {
+///         if self.last.get(ctx)? == Some(at - minutes(1)) {
+///             let seen = self.seen.get(ctx)?.unwrap_or(0);
+///             ctx.emit((ctx.key().clone(), seen));
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let env = StreamExecutionEnvironment::new();
+/// let records = env.from_collection(vec![("a".to_string(), Timestamp::from_millis(0))]);
+/// records.key_by_ref(|record| &record.0).process::<Quiet>().uid("quiet").discard();
+/// ```
+pub trait KeyedProcess: Sized + 'static {
+    /// The key's type.
+    type Key: Key;
+    /// Records in.
+    type In: Data;
+    /// Records out.
+    type Out: Data;
+
+    /// Makes one parallel instance and its states.
+    ///
+    /// # Errors
+    /// An error ends the attempt.
+    fn open(states: &mut States<Self>) -> Result<Self>;
+
+    /// Called for each record.
+    ///
+    /// # Errors
+    /// An error fails the job, which then restarts by its restart strategy.
+    fn process(&mut self, record: Self::In, ctx: &mut Context<'_, Self>) -> Result<()>;
+
+    /// Called for each timer that fires, with the time that it was set for.
+    ///
+    /// # Errors
+    /// As [`process`](Self::process).
+    fn on_timer(&mut self, at: Timestamp, ctx: &mut Context<'_, Self>) -> Result<()> {
+        let _ = (at, ctx);
+        Ok(())
+    }
+}

@@ -1,0 +1,21 @@
+//! Users' functions with state: the traits, and what each call is told.
+//!
+//! | trait | input |
+//! |---|---|
+//! | [`KeyedProcess`] | one keyed stream |
+//! | [`CoProcess`] | two keyed streams with one key |
+//! | [`BroadcastProcess`] | a keyed stream, and one whose every record goes to every subtask |
+
+mod broadcast_process;
+mod co_process;
+mod context;
+mod keyed_process;
+mod plain_process;
+mod states;
+
+pub use broadcast_process::{BroadcastContext, BroadcastProcess};
+pub use co_process::{CoContext, CoProcess, CoStates};
+pub use context::{KeyedContext, TimerAccess};
+pub use keyed_process::{Context, KeyedProcess, States};
+pub use plain_process::ProcessContext;
+pub use states::{BroadcastStates, KeyedStates};

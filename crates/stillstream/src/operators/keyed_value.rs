@@ -1,0 +1,141 @@
+//! The fast path: one value for each key, changed in place, by batch and with prefetch.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use stillstream_runtime::exchange::KeySelector;
+use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
+use stillstream_state::table::KeyAt;
+use stillstream_state::{Data, KeyedStateBackend, KeyedValue, StateError};
+use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
+
+use super::keyed_state::{freeze, open_keyed};
+
+/// What is done with a record and the value of its key.
+pub(crate) trait Step<T, V, U>: Send + Sync + 'static {
+    fn init(&self) -> V;
+    fn step(&self, value: &mut V, record: T) -> U;
+}
+
+/// A closure over a state that starts as `V::default()`.
+pub(crate) struct FromDefault<F>(pub F);
+
+impl<T, V: Default, U, F: Fn(&mut V, T) -> U + Send + Sync + 'static> Step<T, V, U> for FromDefault<F> {
+    #[inline(always)]
+    fn init(&self) -> V {
+        V::default()
+    }
+    #[inline(always)]
+    fn step(&self, value: &mut V, record: T) -> U {
+        (self.0)(value, record)
+    }
+}
+
+/// A value and where it was opened.
+struct Opened<K, V> {
+    backend: KeyedStateBackend<K>,
+    value: KeyedValue<K, V>,
+    name: Arc<str>,
+}
+
+pub(crate) struct KeyedValueOperator<T, S: KeySelector<T>, V, U, F> {
+    state: Arc<str>,
+    selector: Arc<S>,
+    step: Arc<F>,
+    opened: Option<Opened<S::Key, V>>,
+    types: PhantomData<fn(T) -> U>,
+}
+
+impl<T, S: KeySelector<T>, V, U, F> KeyedValueOperator<T, S, V, U, F> {
+    pub fn new(state: Arc<str>, selector: Arc<S>, step: Arc<F>) -> Self {
+        Self { state, selector, step, opened: None, types: PhantomData }
+    }
+}
+
+/// Finds keys in records that are still all there.
+struct Plain<'a, T, S> {
+    values: &'a [T],
+    selector: &'a S,
+}
+
+impl<T, S: KeySelector<T>> KeyAt<S::Key> for Plain<'_, T, S> {
+    #[inline(always)]
+    fn with<R>(&self, i: usize, f: impl FnOnce(&S::Key) -> R) -> R {
+        self.selector.with_key(&self.values[i], f)
+    }
+}
+
+/// Finds keys in records that are taken out one after another.
+struct Taken<'a, T, S> {
+    values: &'a RefCell<Vec<Option<T>>>,
+    selector: &'a S,
+}
+
+impl<T, S: KeySelector<T>> KeyAt<S::Key> for Taken<'_, T, S> {
+    #[inline(always)]
+    fn with<R>(&self, i: usize, f: impl FnOnce(&S::Key) -> R) -> R {
+        match &self.values.borrow()[i] {
+            Some(record) => self.selector.with_key(record, f),
+            // the table asks for a key before the record is handed out, and not again
+            None => unreachable!("the key of record {i} was asked for after the record was taken"),
+        }
+    }
+}
+
+impl<T: Data, S: KeySelector<T>, V: Data, U: Data, F: Step<T, V, U>> Operator
+    for KeyedValueOperator<T, S, V, U, F>
+{
+    fn open(&mut self, context: &mut OpenContext) -> Result<()> {
+        let mut backend = open_keyed::<S::Key>(context)?;
+        let value = backend.keyed_value::<V>(&self.state).map_err(StateError::into_error)?;
+        self.opened = Some(Opened { backend, value, name: context.name.clone() });
+        Ok(())
+    }
+
+    fn process(&mut self, _: usize, batch: AnyBatch, out: &mut Output) -> Result<()> {
+        let Some(opened) = &self.opened else {
+            return Err(Error::new(ErrorKind::Plan, "the operator is not open"));
+        };
+        let Batch { values, times, hashes } = batch.take::<T>()?;
+        if hashes.len() != values.len() {
+            return Err(Error::new(ErrorKind::Plan, "a keyed operator got records without key hashes"));
+        }
+        let (step, selector) = (&*self.step, &*self.selector);
+        let mut results: Vec<U> = Vec::with_capacity(values.len());
+        let updated = if std::mem::needs_drop::<T>() {
+            let values = RefCell::new(values.into_iter().map(Some).collect::<Vec<_>>());
+            let keys = Taken { values: &values, selector };
+            opened.value.update_batch(
+                &hashes,
+                &keys,
+                || step.init(),
+                |i, value| {
+                    let record = values.borrow_mut()[i].take();
+                    if let Some(record) = record {
+                        results.push(step.step(value, record));
+                    }
+                },
+            )
+        } else {
+            let keys = Plain { values: &values, selector };
+            opened.value.update_batch(
+                &hashes,
+                &keys,
+                || step.init(),
+                |i, value| {
+                    // plain data: a copy in registers
+                    results.push(step.step(value, values[i].clone()));
+                },
+            )
+        };
+        updated.map_err(StateError::into_error)?;
+        out.batch(Batch::timed(results, times));
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+        let Some(opened) = &mut self.opened else { return Ok(None) };
+        freeze(&mut opened.backend, None, &opened.name).map(Some)
+    }
+}

@@ -1,0 +1,7 @@
+//! The runtime's operators behind the methods of the streams: batches in, batches out.
+
+pub(crate) mod keyed_process;
+pub(crate) mod keyed_state;
+pub(crate) mod keyed_value;
+pub(crate) mod plain_process;
+pub(crate) mod stateless;

@@ -1,0 +1,24 @@
+//! Everything that a job usually needs: `use stillstream::prelude::*;`
+
+pub use std::time::Duration;
+
+pub use stillstream_state::{
+    Aggregate, AggregatingState, BroadcastState, Data, ListState, MapState, OperatorListState, ReducingState,
+    ValueState,
+};
+pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
+pub use stillstream_types::{Error, Result, ResultExt, Timestamp};
+
+pub use crate::functions::{
+    BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
+    KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
+};
+pub use stillstream_connectors::{
+    Collect, CsvSource, Discard, FileSink, Generator, OnMalformed, Print, TextSource,
+};
+
+pub use crate::{
+    CheckpointingMode, FsStateBackend, JobClient, JobResult, JobStatus, MemoryStateBackend, ProgressMode,
+    RestartStrategy, Retention, StreamSink,
+};
+pub use crate::{Collector, DataStream, KeySelector, KeyedStream, OutputTag, StreamExecutionEnvironment};
