@@ -17,6 +17,8 @@ pub use stillstream_connectors::{
     Collect, CsvSource, Discard, FileSink, Generator, OnMalformed, Print, TextSource,
 };
 
+pub use crate::watermark::WatermarkStrategy;
+pub use crate::window::{ProcessWindow, Session, Sliding, TimeWindow, Tumbling};
 pub use crate::{
     CheckpointingMode, FsStateBackend, JobClient, JobResult, JobStatus, MemoryStateBackend, ProgressMode,
     RestartStrategy, Retention, StreamSink,
