@@ -147,7 +147,6 @@ fn a_window_is_forgotten_when_it_has_fired() {
     }
 }
 
-/// A result that lies about nothing: the logic trait is used by the tests above through `Counted`.
 #[test]
 fn counting_merges_by_adding() {
     let mut acc = 2;

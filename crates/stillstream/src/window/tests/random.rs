@@ -80,7 +80,7 @@ fn compare(setup: Setup, restarts: Restarts, seed: u64) {
 }
 
 fn compare_all(shape: Shape) {
-    for seed in 0..40 {
+    for seed in 0..24 {
         for lateness in [0, 25] {
             for restarts in [Restarts::Never, Restarts::SameParallelism, Restarts::AnyParallelism] {
                 let keep_all = seed % 2 == 0;
