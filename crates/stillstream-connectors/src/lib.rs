@@ -5,7 +5,7 @@
 //! | [`files`] | [`TextSource`] and [`CsvSource`]: lines and typed rows of files |
 //! | [`file_sink`] | [`FileSink`]: exactly-once part files by rename |
 //! | [`generator`] | [`Generator`]: records made from their index |
-//! | [`print`] | [`Print`] and [`Discard`] |
+//! | [`mod@print`] | [`Print`] and [`Discard`] |
 //! | [`collect`] | [`Collect`]: a sink that tests read |
 //! | `conformance` | suites that every source and sink should pass (feature `conformance`) |
 

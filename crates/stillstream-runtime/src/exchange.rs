@@ -228,6 +228,24 @@ impl<P: Push<Message<StreamTime, AnyBatch>>> Push<Message<StreamTime, AnyBatch>>
     }
 }
 
+/// To the only worker there is: Timely's exchange would pass the batch on as it is, but keys have to be hashed.
+struct OnlyWorker<P> {
+    pushers: [P; 1],
+    distribution: Distribution,
+}
+
+impl<P: Push<Message<StreamTime, AnyBatch>>> Push<Message<StreamTime, AnyBatch>> for OnlyWorker<P> {
+    fn push(&mut self, message: &mut Option<Message<StreamTime, AnyBatch>>) {
+        match message {
+            Some(message) => {
+                self.distribution.partition(&mut message.data, &message.stamp, &mut self.pushers);
+                self.distribution.flush(&message.stamp, &mut self.pushers);
+            }
+            None => self.pushers[0].push(&mut None),
+        }
+    }
+}
+
 /// The channel of one edge.
 pub(crate) enum Channel {
     /// To the same worker.
@@ -253,9 +271,18 @@ impl ParallelizationContract<StreamTime, AnyBatch> for Channel {
                 (Box::new(Local { inner, edge, shared }), Box::new(puller))
             }
             Self::Exchange { edge, shared, splitter } => {
-                let (pushers, puller) = worker.allocate::<Message<StreamTime, AnyBatch>>(identifier, address);
+                let (mut pushers, puller) =
+                    worker.allocate::<Message<StreamTime, AnyBatch>>(identifier, address);
                 let distribution = Distribution { splitter, edge, shared };
-                (Box::new(ExchangePusher::new(pushers, distribution)), puller)
+                match pushers.pop() {
+                    Some(only) if pushers.is_empty() => {
+                        (Box::new(OnlyWorker { pushers: [only], distribution }), puller)
+                    }
+                    last => {
+                        pushers.extend(last);
+                        (Box::new(ExchangePusher::new(pushers, distribution)), puller)
+                    }
+                }
             }
         }
     }

@@ -458,6 +458,10 @@ pub(crate) fn add_task<'s>(
         outputs.push(OutputBuilder::from(output));
         produced.push(stream);
     }
+    if task.is_source() && task.outputs.is_empty() {
+        // a capability that nobody reads: without one Timely would take the dataflow for complete and drop it
+        let _ = builder.new_output::<AnyBatch>();
+    }
     let info = builder.operator_info();
     let activator = scope.activator_for(info.address.clone());
     let sync = scope.worker().sync_activator_for(info.address.to_vec());

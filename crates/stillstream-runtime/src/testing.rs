@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stillstream_state::MemorySnapshotStore;
 use stillstream_types::{
     CheckpointId, KeyGroups, OperatorId, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState,
-    RedistributionMode, SubtaskIndex,
+    RedistributionMode, SubtaskIndex, Timestamp,
 };
 
 use crate::batch::AnyBatch;
@@ -81,6 +81,14 @@ impl Output {
     pub fn take_side(&mut self, side: u32) -> Vec<AnyBatch> {
         self.take_where(|emission| match emission {
             Emission::Side(number, batch) if number == side => Ok(batch),
+            other => Err(other),
+        })
+    }
+
+    /// Takes the watermarks.
+    pub fn take_watermarks(&mut self) -> Vec<Timestamp> {
+        self.take_where(|emission| match emission {
+            Emission::Watermark(watermark) => Ok(watermark),
             other => Err(other),
         })
     }

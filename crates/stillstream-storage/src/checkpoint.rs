@@ -177,8 +177,9 @@ impl JobStorage {
         if self.store().put_new(&key, &bytes)? == Created::Exists && self.store().get(&key)?.0 != bytes {
             return Err(StorageError::AlreadyExists { path: self.store().display(&key) });
         }
-        // what exists may be the result of a try whose folder could not be synced
-        self.store().sync_deletes(&self.key(&path))?;
+        // what exists may be the result of a try whose folder could not be synced, in a folder that another process made
+        self.store().sync_folder(&self.key(&path))?;
+        self.store().sync_folder(&self.streams.anchor)?;
         crash_point("after-metadata").map_err(|crash| self.crashed(&key, crash))?;
         Ok(CompletedRef { id: metadata.id, path })
     }

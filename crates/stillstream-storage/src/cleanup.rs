@@ -74,7 +74,7 @@ impl JobStorage {
         let mut steps = || {
             crash_point("half-discarded")
                 .map_err(|crash| StorageError::io("delete", self.store().display(&dir), crash.into()))?;
-            self.store().sync_deletes(&dir)?;
+            self.store().sync_folder(&dir)?;
             for entry in self.store().list(&dir)? {
                 if !spare.contains(&entry.key) {
                     self.delete(&entry.key, &mut report);
@@ -223,6 +223,7 @@ impl JobStorage {
             };
             report.left.push(format!("chk-{number}: {reason}"));
         }
-        Ok(())
+        // folders that a crash left before their first file
+        self.store().remove_empty_dirs(&self.streams.anchor)
     }
 }

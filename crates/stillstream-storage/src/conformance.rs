@@ -152,7 +152,7 @@ pub fn blob_store(store: &dyn BlobStore) {
     store.delete("a/absent").expect("deleting what is not there is fine");
     assert_eq!(store.delete("a/short").expect("deletes"), Deleted::Yes);
     assert!(store.get("a/short").is_err_and(|e| e.is_not_found()), "what was deleted is gone");
-    store.sync_deletes("a").expect("syncs");
+    store.sync_folder("a").expect("syncs");
     store.remove_empty_dirs("a").expect("leaves a folder with files");
     assert_eq!(store.get("a/new").expect("reads").0, b"one", "removing empty folders keeps files");
 

@@ -1,6 +1,6 @@
 //! The right of one generation to write the register.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -65,7 +65,14 @@ impl Lease {
                 Err(CasError::Storage(error)) => return Err(error),
             }
         }
-        Err(StorageError::Contended { path: storage.register.display(), attempts: ATTEMPTS })
+        match register.load()? {
+            Some(_) => Err(StorageError::Contended { path: register.display(), attempts: ATTEMPTS }),
+            // the first version is never deleted: a listing that does not show it lies
+            None => Err(StorageError::RegisterMissing {
+                looked_at: register.display(),
+                found: "a first version, which the listing does not show".into(),
+            }),
+        }
     }
 
     pub(crate) fn claim_fresh(storage: &JobStorage, job_name: &str) -> Result<Self, StorageError> {
@@ -314,14 +321,14 @@ fn keep_all(storage: &JobStorage) -> Result<(CheckpointId, Generation), StorageE
 
 /// The lock on a local job directory; `None` elsewhere, or when it is switched off.
 fn lock(storage: &JobStorage) -> Result<Option<File>, StorageError> {
-    let Some(dir) = storage.store().local_path(&storage.streams.anchor) else { return Ok(None) };
+    let Some(dir) = storage.store().local_folder(&storage.streams.anchor)? else { return Ok(None) };
     if !storage.options.exclusive_lock {
         return Ok(None);
     }
     let path = dir.join(".lock");
     let shown = || path.display().to_string();
     let fail = |error| StorageError::io("lock", shown(), error);
-    let mut file = open_lock(&dir, &path).map_err(fail)?;
+    let mut file = open_lock(&path).map_err(fail)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -344,7 +351,6 @@ fn lock(storage: &JobStorage) -> Result<Option<File>, StorageError> {
     Ok(Some(file))
 }
 
-fn open_lock(dir: &Path, path: &Path) -> std::io::Result<File> {
-    fs::create_dir_all(dir)?;
+fn open_lock(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }

@@ -170,8 +170,8 @@ impl BlobStore for ObjectBlobStore {
         crate::store::join(&self.0.uri, key)
     }
 
-    fn local_path(&self, _: &str) -> Option<PathBuf> {
-        None
+    fn local_folder(&self, _: &str) -> Result<Option<PathBuf>, StorageError> {
+        Ok(None)
     }
 
     fn cas_support(&self) -> CasSupport {
@@ -292,7 +292,7 @@ impl BlobStore for ObjectBlobStore {
         Ok(())
     }
 
-    fn sync_deletes(&self, _: &str) -> Result<(), StorageError> {
+    fn sync_folder(&self, _: &str) -> Result<(), StorageError> {
         Ok(())
     }
 }

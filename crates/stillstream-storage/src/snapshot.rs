@@ -213,7 +213,7 @@ impl StateStream {
         self.writer.as_mut().map_or(Ok(()), |writer| writer.write(bytes))
     }
 
-    fn close(mut self: Box<Self>) -> Result<StreamHandle, StorageError> {
+    fn close(mut self) -> Result<StreamHandle, StorageError> {
         if self.failed {
             let reason = "an earlier write to it failed".into();
             return Err(StorageError::BadLocation { location: self.store.display(&self.key), reason });
@@ -253,6 +253,6 @@ impl io::Write for StateStream {
 
 impl SnapshotStream for StateStream {
     fn finish(self: Box<Self>) -> io::Result<StreamHandle> {
-        Ok(self.close()?)
+        Ok((*self).close()?)
     }
 }

@@ -69,8 +69,9 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     /// The key as a person can find it: an absolute path or a URI.
     fn display(&self, key: &str) -> String;
 
-    /// The folder behind the key, when it lies on a disk of this machine.
-    fn local_path(&self, key: &str) -> Option<PathBuf>;
+    /// Where the store lies on a disk of this machine: makes the folder, makes it and all above it durable, and gives its
+    /// path. `None` elsewhere.
+    fn local_folder(&self, prefix: &str) -> Result<Option<PathBuf>, StorageError>;
 
     /// Which kind of compare-and-set it has.
     fn cas_support(&self) -> CasSupport;
@@ -112,8 +113,9 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     /// Removes the folder and its sub-folders where they hold no file; nothing on object stores.
     fn remove_empty_dirs(&self, prefix: &str) -> Result<(), StorageError>;
 
-    /// Makes earlier deletes in the folder durable; nothing on object stores.
-    fn sync_deletes(&self, prefix: &str) -> Result<(), StorageError>;
+    /// Makes the names in the folder durable, those that were deleted too; nothing on object stores, or where there is no
+    /// such folder.
+    fn sync_folder(&self, prefix: &str) -> Result<(), StorageError>;
 }
 
 /// An object being written. Dropped without [`finish`](BlobWriter::finish), it leaves nothing behind.

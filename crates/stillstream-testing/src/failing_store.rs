@@ -61,12 +61,14 @@ pub struct Rule {
     fault: Fault,
     skip: u64,
     times: u64,
+    /// Holds only once the store has done this many operations.
+    after: u64,
 }
 
 impl Rule {
     /// Every `op` whose key contains `key`.
     pub fn new(op: Op, key: &str, fault: Fault) -> Self {
-        Self { op, key: key.into(), fault, skip: 0, times: u64::MAX }
+        Self { op, key: key.into(), fault, skip: 0, times: u64::MAX, after: 0 }
     }
 
     /// Only the `n`-th such operation, from 1, counted from now.
@@ -77,6 +79,17 @@ impl Rule {
     /// Only the first `n` such operations.
     pub fn first(self, n: u64) -> Self {
         Self { skip: 0, times: n, ..self }
+    }
+}
+
+impl Rule {
+    /// Only once the store has done `n` operations of any kind.
+    pub fn after_operation(self, n: u64) -> Self {
+        Self { after: n, ..self }
+    }
+
+    fn fits(&self, op: Op, key: &str, done: u64) -> bool {
+        self.op == op && self.times > 0 && done >= self.after && key.contains(&self.key)
     }
 }
 
@@ -134,9 +147,9 @@ impl FailingStore {
 
 impl Plan {
     fn fault(&mut self, op: Op, key: &str) -> Option<Fault> {
+        let done = self.log.len() as u64;
         self.log.push((op, key.to_owned()));
-        let rule =
-            self.rules.iter_mut().find(|rule| rule.op == op && rule.times > 0 && key.contains(&rule.key))?;
+        let rule = self.rules.iter_mut().find(|rule| rule.fits(op, key, done))?;
         if rule.skip > 0 {
             rule.skip -= 1;
             return None;
@@ -159,7 +172,8 @@ fn run<T>(
     let path = inner.display(key);
     let unknown = |path| StorageError::Indeterminate { operation: "reach", path, reason: "injected".into() };
     match fault {
-        None | Some(Fault::Hidden) => act(None),
+        None => act(None),
+        Some(Fault::Hidden) => act(Some(0)),
         Some(Fault::Fail(kind)) => {
             Err(StorageError::Io { operation: "use", path, source: io::Error::new(kind, "injected") })
         }
@@ -183,8 +197,8 @@ impl BlobStore for FailingStore {
         self.inner.display(key)
     }
 
-    fn local_path(&self, key: &str) -> Option<PathBuf> {
-        self.inner.local_path(key)
+    fn local_folder(&self, prefix: &str) -> Result<Option<PathBuf>, StorageError> {
+        self.inner.local_folder(prefix)
     }
 
     fn cas_support(&self) -> CasSupport {
@@ -221,16 +235,13 @@ impl BlobStore for FailingStore {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<Entry>, StorageError> {
-        let hidden = {
-            let plan = self.plan();
-            let fits = |rule: &&Rule| rule.op == Op::List && rule.times > 0 && prefix.contains(&rule.key);
-            plan.rules
-                .iter()
-                .find(fits)
-                .is_some_and(|rule| rule.skip == 0 && matches!(rule.fault, Fault::Hidden))
+        // nothing of it is kept, when it is hidden
+        let list = |torn: Option<usize>| {
+            let mut found = self.inner.list(prefix)?;
+            found.truncate(torn.unwrap_or(usize::MAX));
+            Ok(found)
         };
-        let found = run(&self.plan, &*self.inner, Op::List, prefix, |_| self.inner.list(prefix))?;
-        Ok(if hidden { Vec::new() } else { found })
+        run(&self.plan, &*self.inner, Op::List, prefix, list)
     }
 
     fn delete(&self, key: &str) -> Result<Deleted, StorageError> {
@@ -244,8 +255,8 @@ impl BlobStore for FailingStore {
         self.inner.remove_empty_dirs(prefix)
     }
 
-    fn sync_deletes(&self, prefix: &str) -> Result<(), StorageError> {
-        self.inner.sync_deletes(prefix)
+    fn sync_folder(&self, prefix: &str) -> Result<(), StorageError> {
+        self.inner.sync_folder(prefix)
     }
 }
 

@@ -111,11 +111,9 @@ impl Graph {
         self.0.borrow().commit_retries.clone()
     }
 
-    /// Forgets everything: the job has been started, the next one begins.
-    pub fn clear(&self) {
-        let mut graph = self.0.borrow_mut();
-        let commit_retries = graph.commit_retries.clone();
-        *graph = GraphState { commit_retries, ..GraphState::default() };
+    /// How many operators there are.
+    pub fn len(&self) -> usize {
+        self.0.borrow().plan.nodes.len()
     }
 
     /// Calls the checks of all sources and sinks.

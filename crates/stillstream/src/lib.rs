@@ -1,32 +1,39 @@
-//! Stateful stream processing for Rust that loses nothing.
-//!
-//! A job keeps state by key, takes checkpoints of it while it runs, and goes on from the last one after any failure, with
-//! every record counted exactly once. The model is Apache Flink's; the engine is Timely Dataflow.
+//! Stateful stream processing for Rust that loses nothing: Flink's model of checkpoints, on Timely Dataflow.
 //!
 //! ```
 //! use stillstream::prelude::*;
 //!
 //! fn main() -> Result<()> {
-//!     let mut env = StreamExecutionEnvironment::new();
+//!     let mut env = StreamExecutionEnvironment::from_args()?;
 //!     env.enable_checkpointing(Duration::from_secs(1));
-//!     env.from_collection(vec!["to be or not to be".to_string()])
+//!
+//!     env.from_collection(["to be", "or not to be"].map(String::from))
 //!         .flat_map_into(|line, out| line.split(' ').for_each(|word| out.emit(word.to_string())))
 //!         .key_by_ref(|word| word)
-//!         .map_with_state("seen", |seen: &mut u64, word| { *seen += 1; (word, *seen) })
-//!         .uid("word-count")
+//!         .map_with_state("count", |count: &mut u64, word| { *count += 1; (word, *count) })
+//!         .uid("counts")
 //!         .print();
+//!
 //!     env.execute("word count").map(drop)
 //! }
 //! ```
 //!
-//! | start at | for |
+//! Every second the job takes a checkpoint: a consistent picture of all state and all positions in the input, without
+//! stopping. When it fails it goes on from the last one, and each record counts once. With `--checkpoint-dir` the
+//! checkpoints are in files, and the same program, started again, goes on where it was, also after a `kill -9`.
+//!
+//! | to learn about | see |
 //! |---|---|
-//! | [`StreamExecutionEnvironment`] | settings, sources, running |
-//! | [`DataStream`], [`KeyedStream`] | what can be done with records |
-//! | [`KeyedProcess`], [`CoProcess`], [`BroadcastProcess`] | functions with state and timers |
-//! | [`window`], [`watermark`] | event time |
-//! | [`Data`](state::Data) | types of your own in state |
+//! | settings and arguments | [`StreamExecutionEnvironment`], [`config`] |
+//! | transformations | [`DataStream`], [`KeyedStream`] |
+//! | functions with state and timers | [`KeyedProcess`], [`CoProcess`], [`BroadcastProcess`] |
+//! | event time | [`window`], [`watermark`] |
+//! | state | [`state`] |
+//! | files, generators, sinks | [`connectors`] |
+//! | connectors of your own | [`connect`] |
+//! | watching a running job | [`JobClient`] |
 
+// `derive(Data)` names this crate, also within itself
 extern crate self as stillstream;
 
 mod backend;
@@ -40,7 +47,6 @@ mod keyed_functions;
 mod keyed_stream;
 mod logging;
 mod operators;
-mod options;
 mod plain_functions;
 pub mod prelude;
 mod restart;
@@ -60,11 +66,12 @@ pub use keyed_stream::KeyedStream;
 pub use restart::RestartStrategy;
 pub use side_output::OutputTag;
 pub use sinks::StreamSink;
-pub use stillstream_checkpoint::{CheckpointStatistics, CheckpointingMode, JobStatus, Retention};
+pub use stillstream_checkpoint::{CheckpointReport, CheckpointStatistics, JobStatus};
 pub use stillstream_connectors as connectors;
 pub use stillstream_runtime::connect;
 pub use stillstream_runtime::exchange::KeySelector;
-pub use stillstream_runtime::job::{CheckpointTotals, JobClient, JobMetrics, JobResult, ProgressMode};
+pub use stillstream_runtime::job::{CheckpointTotals, JobClient, JobMetrics, JobResult};
+pub use stillstream_runtime::{Batch, SourceStatus};
 pub use stillstream_state as state;
 pub use stillstream_types::config;
-pub use watermark::WatermarkStrategy;
+pub use stillstream_types::{Error, ErrorKind, Result, ResultExt};

@@ -2,25 +2,25 @@
 
 pub use std::time::Duration;
 
+pub use stillstream_connectors::{
+    Collect, CsvSource, Discard, FileSink, Generator, Malformed, OnMalformed, Print, TextSource,
+};
+pub use stillstream_runtime::job::{JobClient, JobResult};
 pub use stillstream_state::{
     Aggregate, AggregatingState, BroadcastState, Data, ListState, MapState, OperatorListState, ReducingState,
     ValueState,
 };
+pub use stillstream_types::config::{CheckpointingMode, ExternalizedCheckpointRetention, ProgressMode};
 pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
-pub use stillstream_types::{Error, Result, ResultExt, Timestamp};
+pub use stillstream_types::{Error, ErrorKind, Result, ResultExt, Timestamp};
 
 pub use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
     KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
 };
-pub use stillstream_connectors::{
-    Collect, CsvSource, Discard, FileSink, Generator, OnMalformed, Print, TextSource,
-};
-
 pub use crate::watermark::WatermarkStrategy;
-pub use crate::window::{ProcessWindow, Session, Sliding, TimeWindow, Tumbling};
+pub use crate::window::{Session, Sliding, TimeWindow, Tumbling, WindowedStream};
 pub use crate::{
-    CheckpointingMode, FsStateBackend, JobClient, JobResult, JobStatus, MemoryStateBackend, ProgressMode,
-    RestartStrategy, Retention, StreamSink,
+    Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,
+    RestartStrategy, StreamExecutionEnvironment, StreamSink,
 };
-pub use crate::{Collector, DataStream, KeySelector, KeyedStream, OutputTag, StreamExecutionEnvironment};

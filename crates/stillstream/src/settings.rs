@@ -1,52 +1,81 @@
-//! From configuration to the settings of a job: one place for all keys.
+//! From the configuration to the settings of a job: the one place where keys become numbers that the runtime reads.
+
+use std::time::Duration;
 
 use stillstream_checkpoint::{CheckpointConfig, CheckpointingMode, RestartStrategyConfig, Retention};
 use stillstream_runtime::job::{JobSettings, ProgressMode, StateBackend};
-use stillstream_types::config::{
-    self, CheckpointStorageType, Configuration, ExternalizedCheckpointRetention, options as o,
-};
-use stillstream_types::{Error, ErrorKind, Result};
+use stillstream_types::Result;
+use stillstream_types::config::{self, CheckpointStorageType, Configuration, options as o};
 
-/// What only code can say about the backend.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BackendDetails {
-    pub asynchronous: bool,
-    pub max_state_size: u64,
+use crate::backend::MemoryStateBackend;
+
+/// `task.cancellation.timeout: 0` is "wait for ever"; a longer time than this cannot be told from it.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// What the settings of a plan are, beside those of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlanSettings {
+    /// Key groups of operators that do not set their own.
+    pub max_parallelism: Option<u32>,
+    /// Operators without a uid are refused.
+    pub require_uids: bool,
+    /// How often a sink tries a commit again.
+    pub commit_retries: u32,
 }
 
+/// Keys are checked to be in range, so this cannot lose anything.
 fn natural(n: i32) -> u32 {
     u32::try_from(n).unwrap_or(0)
 }
 
-fn restart(config: &Configuration) -> Option<RestartStrategyConfig> {
-    // unset: the default depends on whether checkpoints are taken, which the job knows
-    config.get(o::RESTART_STRATEGY)?;
-    Some(match config.restart_strategy() {
-        config::RestartStrategy::None => RestartStrategyConfig::None,
-        config::RestartStrategy::FixedDelay { attempts, delay } => {
-            RestartStrategyConfig::FixedDelay { attempts: natural(attempts), delay }
-        }
-        config::RestartStrategy::FailureRate { max_failures, interval, delay } => {
-            RestartStrategyConfig::FailureRate {
-                max_failures_per_interval: natural(max_failures),
-                interval,
-                delay,
-            }
-        }
-        config::RestartStrategy::ExponentialDelay { attempts, initial, max, multiplier, jitter, reset } => {
-            RestartStrategyConfig::ExponentialDelay {
-                initial_backoff: initial,
-                max_backoff: max,
-                backoff_multiplier: multiplier,
-                reset_backoff_threshold: reset,
-                jitter_factor: jitter,
-                attempts_before_reset_backoff: natural(attempts),
-            }
-        }
+/// The settings of the plan.
+pub(crate) fn plan_settings(config: &Configuration) -> PlanSettings {
+    PlanSettings {
+        max_parallelism: u32::try_from(config.get(o::MAX_PARALLELISM)).ok(),
+        require_uids: !config.get(o::AUTO_GENERATE_UIDS),
+        commit_retries: natural(config.get(o::SINK_COMMITTER_RETRIES)),
+    }
+}
+
+/// The settings of job `name`. `memory` has what the keys cannot say of a backend.
+///
+/// # Errors
+/// All that is wrong with the configuration.
+pub(crate) fn job_settings(
+    name: &str,
+    config: &Configuration,
+    memory: &MemoryStateBackend,
+) -> Result<JobSettings> {
+    config.validate().map_err(|errors| errors.into_error())?;
+    Ok(JobSettings {
+        name: name.to_string(),
+        parallelism: natural(config.get(o::PARALLELISM)),
+        processes: natural(config.get(o::PROCESSES)),
+        chaining: config.get(o::OPERATOR_CHAINING),
+        checkpoint: checkpoint(config),
+        backend: backend(config, memory),
+        restart: Some(restart(config)),
+        from_snapshot: config.get(o::RECOVERY_PATH),
+        allow_non_restored_state: config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE),
+        start_fresh: config.get(o::START_FRESH),
+        records_in_flight: natural(config.get(o::RECORDS_IN_FLIGHT)).into(),
+        cancellation_timeout: match config.get(o::CANCELLATION_TIMEOUT) {
+            Duration::ZERO => FOREVER,
+            timeout => timeout.min(FOREVER),
+        },
+        inline_threshold: config.get(o::DATA_INLINE_THRESHOLD).bytes(),
+        frame_size: config.get(o::RPC_FRAME_SIZE).bytes(),
+        progress: match config.get(o::PROGRESS) {
+            config::ProgressMode::Auto => ProgressMode::Auto,
+            config::ProgressMode::Always => ProgressMode::Always,
+            config::ProgressMode::Never => ProgressMode::Never,
+        },
+        heartbeat_timeout: config.get(o::HEARTBEAT_TIMEOUT),
+        ..JobSettings::default()
     })
 }
 
-fn checkpoints(config: &Configuration) -> CheckpointConfig {
+fn checkpoint(config: &Configuration) -> CheckpointConfig {
     CheckpointConfig {
         interval: config.get(o::CHECKPOINTING_INTERVAL),
         mode: match config.get(o::CHECKPOINTING_MODE) {
@@ -59,131 +88,49 @@ fn checkpoints(config: &Configuration) -> CheckpointConfig {
         tolerable_failed_checkpoints: natural(config.get(o::TOLERABLE_FAILED_CHECKPOINTS)),
         num_retained: natural(config.get(o::NUM_RETAINED_CHECKPOINTS)) as usize,
         retention: match config.get(o::EXTERNALIZED_CHECKPOINT_RETENTION) {
-            ExternalizedCheckpointRetention::NoExternalizedCheckpoints => Retention::NoExternalized,
-            ExternalizedCheckpointRetention::DeleteOnCancellation => Retention::DeleteOnCancellation,
-            ExternalizedCheckpointRetention::RetainOnCancellation => Retention::RetainOnCancellation,
+            config::ExternalizedCheckpointRetention::NoExternalizedCheckpoints => Retention::NoExternalized,
+            config::ExternalizedCheckpointRetention::DeleteOnCancellation => Retention::DeleteOnCancellation,
+            config::ExternalizedCheckpointRetention::RetainOnCancellation => Retention::RetainOnCancellation,
         },
     }
 }
 
-fn backend(config: &Configuration, details: BackendDetails) -> Result<StateBackend> {
-    let BackendDetails { asynchronous, max_state_size } = details;
-    let directory = config.get(o::CHECKPOINTS_DIR);
-    Ok(match (config.checkpoint_storage(), directory) {
+fn backend(config: &Configuration, memory: &MemoryStateBackend) -> StateBackend {
+    let (dir, asynchronous) = (config.get(o::CHECKPOINTS_DIR), memory.asynchronous);
+    match (config.checkpoint_storage(), dir) {
         (CheckpointStorageType::FileSystem, Some(checkpoint_uri)) => {
             StateBackend::Fs { checkpoint_uri, asynchronous }
         }
-        (CheckpointStorageType::FileSystem, None) => {
-            return Err(Error::new(
-                ErrorKind::Configuration,
-                "the file system backend needs a folder for checkpoints: set execution.checkpointing.dir or --checkpoint-dir",
-            ));
+        // files without a directory are refused by `validate`
+        (_, checkpoint_uri) => {
+            StateBackend::Memory { max_state_size: memory.max_state_size, asynchronous, checkpoint_uri }
         }
-        (CheckpointStorageType::JobManager, checkpoint_uri) => {
-            StateBackend::Memory { max_state_size, asynchronous, checkpoint_uri }
-        }
-    })
+    }
 }
 
-/// The settings of a job of this name.
-///
-/// # Errors
-/// Settings that contradict one another.
-pub(crate) fn job_settings(
-    config: &Configuration,
-    details: BackendDetails,
-    name: &str,
-) -> Result<JobSettings> {
-    let warnings = config.validate().map_err(|errors| errors.into_error())?;
-    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    Ok(JobSettings {
-        name: name.to_string(),
-        parallelism: natural(config.get(o::PARALLELISM)),
-        processes: natural(config.get(o::PROCESSES)),
-        checkpoint: checkpoints(config),
-        backend: backend(config, details)?,
-        restart: restart(config),
-        from_snapshot: config.get(o::RECOVERY_PATH),
-        allow_non_restored_state: config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE),
-        start_fresh: config.get(o::START_FRESH),
-        records_in_flight: natural(config.get(o::RECORDS_IN_FLIGHT)) as u64,
-        cancellation_timeout: config.get(o::CANCELLATION_TIMEOUT),
-        inline_threshold: config.get(o::DATA_INLINE_THRESHOLD).bytes(),
-        frame_size: config.get(o::RPC_FRAME_SIZE).bytes(),
-        heartbeat_timeout: config.get(o::HEARTBEAT_TIMEOUT),
-        progress: match config.get(o::PROGRESS) {
-            config::ProgressMode::Auto => ProgressMode::Auto,
-            config::ProgressMode::Always => ProgressMode::Always,
-            config::ProgressMode::Never => ProgressMode::Never,
-        },
-        ..JobSettings::default()
-    })
+fn restart(config: &Configuration) -> RestartStrategyConfig {
+    match config.restart_strategy() {
+        config::RestartStrategy::None => RestartStrategyConfig::None,
+        config::RestartStrategy::FixedDelay { attempts, delay } => {
+            RestartStrategyConfig::FixedDelay { attempts: natural(attempts), delay }
+        }
+        config::RestartStrategy::FailureRate { max_failures, interval, delay } => {
+            let max_failures_per_interval = natural(max_failures);
+            RestartStrategyConfig::FailureRate { max_failures_per_interval, interval, delay }
+        }
+        config::RestartStrategy::ExponentialDelay { attempts, initial, max, multiplier, jitter, reset } => {
+            RestartStrategyConfig::ExponentialDelay {
+                initial_backoff: initial,
+                max_backoff: max,
+                backoff_multiplier: multiplier,
+                reset_backoff_threshold: reset,
+                jitter_factor: jitter,
+                attempts_before_reset_backoff: natural(attempts),
+            }
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    const DETAILS: BackendDetails = BackendDetails { asynchronous: true, max_state_size: 5 << 20 };
-
-    fn settings(pairs: &[(&str, &str)]) -> Result<JobSettings> {
-        let mut config = Configuration::new();
-        for (key, value) in pairs {
-            config.set_text(key, value).map_err(|errors| errors.into_error())?;
-        }
-        job_settings(&config, DETAILS, "job")
-    }
-
-    #[test]
-    fn defaults_are_flinks() {
-        let settings = settings(&[]).unwrap();
-        assert_eq!(settings.checkpoint, CheckpointConfig::default());
-        assert_eq!((settings.parallelism, settings.processes, settings.restart), (1, 1, None));
-        assert_eq!(settings.backend, StateBackend::default());
-        assert_eq!(settings.inline_threshold, 20 << 10);
-        assert_eq!(settings.cancellation_timeout, Duration::from_secs(180));
-    }
-
-    #[test]
-    fn each_key_reaches_its_setting() {
-        let settings = settings(&[
-            ("execution.checkpointing.interval", "1 s"),
-            ("execution.checkpointing.mode", "AT_LEAST_ONCE"),
-            ("execution.checkpointing.timeout", "2 min"),
-            ("execution.checkpointing.min-pause", "3 s"),
-            ("execution.checkpointing.max-concurrent-checkpoints", "4"),
-            ("execution.checkpointing.tolerable-failed-checkpoints", "5"),
-            ("execution.checkpointing.num-retained", "6"),
-            ("execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION"),
-            ("execution.checkpointing.storage", "filesystem"),
-            ("execution.checkpointing.dir", "file:///c"),
-            ("restart-strategy.type", "fixed-delay"),
-            ("restart-strategy.fixed-delay.attempts", "7"),
-            ("restart-strategy.fixed-delay.delay", "8 s"),
-            ("stillstream.job.processes", "2"),
-            ("task.cancellation.timeout", "9 s"),
-        ])
-        .unwrap();
-        let expected = CheckpointConfig {
-            interval: Some(Duration::from_secs(1)),
-            mode: CheckpointingMode::AtLeastOnce,
-            timeout: Duration::from_secs(120),
-            min_pause: Duration::from_secs(3),
-            max_concurrent: 4,
-            tolerable_failed_checkpoints: 5,
-            num_retained: 6,
-            retention: Retention::RetainOnCancellation,
-        };
-        assert_eq!(settings.checkpoint, expected);
-        assert_eq!(
-            settings.backend,
-            StateBackend::Fs { checkpoint_uri: "file:///c".into(), asynchronous: true }
-        );
-        assert_eq!(
-            settings.restart,
-            Some(RestartStrategyConfig::FixedDelay { attempts: 7, delay: Duration::from_secs(8) })
-        );
-        assert_eq!((settings.processes, settings.cancellation_timeout), (2, Duration::from_secs(9)));
-    }
-}
+#[path = "settings_tests.rs"]
+mod tests;

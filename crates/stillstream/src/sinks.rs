@@ -14,7 +14,6 @@ use crate::data_stream::DataStream;
 use crate::graph::{Graph, NodeSpec};
 
 /// The end of a stream, for the settings of its sink.
-#[must_use = "the sink is there without it; `let _ =` or a `;` after a setting is enough"]
 pub struct StreamSink {
     graph: Graph,
     node: NodeId,
@@ -99,7 +98,7 @@ impl<T: Data> DataStream<T> {
     /// ```
     pub fn collect(&self) -> Collect<T> {
         let collect = Collect::new();
-        let _ = self.sink_to("collect", collect.clone());
+        self.sink_to("collect", collect.clone());
         collect
     }
 }

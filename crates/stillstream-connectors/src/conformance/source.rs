@@ -79,6 +79,27 @@ impl<S: SplitSource> SourceDriver<S> {
         }
     }
 
+    /// Everything that comes until the source waits for processing time, and whether it has ended.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn until_idle(&mut self) -> Result<(Vec<S::Item>, bool)> {
+        let (begun, mut records) = (self.clock.elapsed(), Vec::new());
+        loop {
+            let status = self.operator.poll(1000, &mut self.out)?;
+            for batch in self.out.take_batches() {
+                records.extend(batch.take::<S::Item>()?.values);
+            }
+            match status {
+                SourceStatus::Ended => return Ok((records, true)),
+                SourceStatus::Idle { until_ms: Some(_) } => return Ok((records, false)),
+                SourceStatus::Idle { until_ms: None } | SourceStatus::More => {}
+            }
+            assert!(self.clock.elapsed() - begun < DEADLINE, "the source says {status:?} for {DEADLINE:?}");
+            std::thread::yield_now();
+        }
+    }
+
     /// Everything that is left.
     ///
     /// # Errors
@@ -122,7 +143,7 @@ fn open_all<S: SplitSource>(
 ) -> Vec<SourceDriver<S>> {
     let restored = restored.map(|states| redistribute(states, parallelism));
     let open = |subtask: usize| {
-        let state = restored.as_ref().map(|states: &Vec<OperatorSubtaskState>| states[subtask].clone());
+        let state = restored.as_ref().map(|states| states[subtask].clone());
         SourceDriver::open(source, subtask, parallelism, state).expect("the source opens")
     };
     (0..parallelism).map(open).collect()

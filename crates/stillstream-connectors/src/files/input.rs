@@ -33,6 +33,12 @@ pub(crate) struct Input {
     pub raw: Rc<Cell<u64>>,
 }
 
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.bytes.read(buffer)
+    }
+}
+
 /// Opens the split's file at byte `at`. A compressed file is decompressed up to there: there is no way to jump.
 ///
 /// With `fine` small pieces are read, so that [`Input::raw`] follows closely what was decompressed.

@@ -8,11 +8,15 @@
 //! | [`plain`] | [`Plain`]: a sink without transactions, at-least-once |
 
 pub mod background;
+#[cfg(test)]
+mod background_tests;
 mod committer;
 mod list_state;
 pub mod plain;
 pub mod sink;
 mod sink_operator;
+#[cfg(test)]
+mod sink_tests;
 pub mod source;
 mod source_operator;
 

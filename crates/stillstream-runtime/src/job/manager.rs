@@ -499,9 +499,13 @@ impl Manager {
             }
             Report::Stopped { worker, drained } => {
                 self.state.stopped.insert(worker);
-                if !drained
-                    && matches!(self.state.phase, Phase::Running | Phase::Deploying(_) | Phase::Draining)
-                {
+                // only a worker that was told to finish may end
+                let early = match self.state.phase {
+                    Phase::Running | Phase::Deploying(_) => true,
+                    Phase::Draining => !drained,
+                    _ => false,
+                };
+                if early {
                     self.fail(Error::new(ErrorKind::Peer, format!("worker {worker} stopped by itself")));
                 }
                 self.all_stopped();

@@ -118,7 +118,9 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
 
 fn warn(settings: &JobSettings, physical: &Physical) {
     let job = &settings.name;
-    for name in &physical.without_uid {
+    let checkpointing = settings.checkpoint.interval.is_some() || settings.from_snapshot.is_some();
+    // without checkpoints there is no state to lose
+    for name in physical.without_uid.iter().filter(|_| checkpointing) {
         tracing::warn!(
             %job,
             "operator `{name}` keeps state and has no uid: its id comes from the shape of the graph, so any change of the job \
@@ -132,6 +134,13 @@ fn warn(settings: &JobSettings, physical: &Physical) {
              --checkpoint-dir) to survive a killed process"
         );
     }
+}
+
+/// Whether this process was started by a JobManager to run a part of its job, and not by a person.
+///
+/// It runs the same program as the JobManager, which has already said and checked what there is to say and check.
+pub fn in_worker_process() -> bool {
+    Identity::from_environment().is_some()
 }
 
 /// Starts a job in this process and returns at once.

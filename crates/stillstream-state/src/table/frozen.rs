@@ -48,7 +48,7 @@ pub enum Change<'a, K, V> {
 impl<K: TableKey, V: TableValue> Table<K, V> {
     /// An image of the table as it is now.
     ///
-    /// Takes time in proportion to the number of pages, about 6 ns for each.
+    /// Takes time in proportion to the number of pages, about 10 ns for each.
     pub fn freeze(&mut self) -> FrozenTable<K, V> {
         self.freeze_newer(None)
     }

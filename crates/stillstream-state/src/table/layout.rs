@@ -12,7 +12,9 @@
 //! - A value that owns memory or is wide lies in a counted box ([`Shared`]), so that copying a page copies no values.
 //! - Keys lie in the slot, unless they are very wide. A key that owns memory is cloned when its page is copied.
 
-use std::any::TypeId;
+mod copy;
+mod prefetch;
+
 use std::marker::PhantomData;
 use std::mem::needs_drop;
 use std::ptr;
@@ -506,128 +508,4 @@ impl<K, V> Form<K, V> {
             }
         }
     }
-}
-
-/// Whether a duplicate of the bytes is as good as a clone. `Copy` cannot be asked for in generic code, so this knows the
-/// types that matter; all others are cloned one by one.
-#[inline(always)]
-fn is_plain<T: 'static>() -> bool {
-    macro_rules! any {
-        ($($ty:ty),*) => { $(TypeId::of::<T>() == TypeId::of::<$ty>())||* };
-    }
-    any!((), bool, char, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64)
-        || any!((u64, u64), (i64, i64), (u32, u32), (i32, i32), stillstream_types::Timestamp)
-        || any!(Option<u64>, Option<i64>, Option<u32>, Option<i32>, Option<stillstream_types::Timestamp>)
-}
-
-impl<K: Clone + 'static, V: Clone + 'static> Form<K, V> {
-    /// Writes a copy of `from` to `to`: the same entries in the same slots.
-    ///
-    /// On a panic of a key's or value's clone, `to` is a sound page with some of the entries.
-    ///
-    /// # Safety
-    /// Nobody writes `from`; `to` is the caller's alone and unformatted.
-    pub(super) unsafe fn copy(from: Page, to: Page) {
-        let plain_key = Self::KEY_BOXED || is_plain::<K>();
-        let plain_value = Self::VALUE_BOXED || is_plain::<V>();
-        // SAFETY: bytes may be duplicated (boxes get a holder more for it), initialized or not; the pages are disjoint
-        unsafe {
-            if plain_key && plain_value {
-                ptr::copy_nonoverlapping(from.start(), to.start(), Self::BUCKETS * Self::BUCKET_BYTES);
-                to.set_count(from.count());
-                if Self::KEY_BOXED || Self::VALUE_BOXED {
-                    Self::for_each(to, |spot, _| Self::hold(to, spot));
-                }
-                return;
-            }
-        }
-        // SAFETY: `to` is ours
-        unsafe { Self::format(to) };
-        // SAFETY: a slot of `to` gets its tag when it is filled; counters are set after the last clone
-        unsafe {
-            let mut count = 0;
-            Self::for_each(from, |spot, tag| {
-                let (old, new) = (Self::slot(from, spot), Self::slot(to, spot));
-                let (old_cell, new_cell) = (Self::value_cell(from, spot), Self::value_cell(to, spot));
-                match Self::VALUE_BOXED {
-                    // held below, when nothing can panic any more
-                    true => new_cell.cast::<*mut Shared<V>>().write(old_cell.cast::<*mut Shared<V>>().read()),
-                    // such a value needs no drop: a panic of the key's clone may forget it
-                    false => new_cell.cast::<V>().write((*old_cell.cast::<V>()).clone()),
-                }
-                match Self::KEY_BOXED {
-                    true => new.cast::<*mut Shared<K>>().write(old.cast::<*mut Shared<K>>().read()),
-                    false => new.cast::<K>().write((*old.cast::<K>()).clone()),
-                }
-                Self::hold(to, spot);
-                Self::tag_at(to, spot).write(tag);
-                count += 1;
-            });
-            for bucket in 0..Self::BUCKETS {
-                Self::passed(to, bucket).write(Self::passed(from, bucket).read());
-            }
-            to.set_count(count);
-        }
-    }
-
-    /// Adds a holder to the boxes of a slot.
-    unsafe fn hold(page: Page, spot: Spot) {
-        // SAFETY: the caller duplicated a taken slot, whose boxes are alive
-        unsafe {
-            if Self::VALUE_BOXED {
-                Shared::hold(Self::value_cell(page, spot).cast::<*mut Shared<V>>().read());
-            }
-            if Self::KEY_BOXED {
-                Shared::hold(Self::slot(page, spot).cast::<*mut Shared<K>>().read());
-            }
-        }
-    }
-
-    /// Loads the bucket of a tag.
-    #[inline(always)]
-    pub(super) fn prefetch(page: Page, tag: u32) {
-        let bucket = Self::bucket(page, Self::home(tag));
-        prefetch(bucket);
-        // the second half; of a wide bucket, the tags' second line if they straddle two
-        prefetch(bucket.wrapping_add(if Self::IN_PAIR { LINE } else { 4 * Self::SLOTS }));
-    }
-
-    /// How many rounds of prefetching the layout wants: the bucket; the slot; the boxed value.
-    pub(super) const ROUNDS: usize = if Self::IN_PAIR { 1 } else { 2 } + Self::VALUE_BOXED as usize;
-
-    /// Loads what a look-up will read after the bucket of the tag was loaded.
-    ///
-    /// # Safety
-    /// Nobody writes the page meanwhile.
-    #[inline(always)]
-    pub(super) unsafe fn prefetch_slot(page: Page, tag: u32, round: usize) {
-        let bucket = Self::home(tag);
-        // SAFETY: the caller's promise
-        let found = unsafe { Self::matching(page, bucket, tag) };
-        if found == 0 {
-            return;
-        }
-        let spot = Spot { bucket, slot: found.trailing_zeros() as usize };
-        if Self::VALUE_BOXED && round + 1 == Self::ROUNDS {
-            // SAFETY: a slot with a tag is taken
-            prefetch(unsafe { Self::value(page, spot) }.cast());
-        } else {
-            let slot = Self::slot(page, spot);
-            prefetch(slot);
-            if Self::SLOT_BYTES > 16 {
-                prefetch(slot.wrapping_add(Self::SLOT_BYTES - 1));
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn prefetch(at: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch is a hint and reads nothing, whatever the address
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
 }

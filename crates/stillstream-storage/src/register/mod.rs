@@ -5,8 +5,8 @@
 //! - [`NumberedRegister`] where a store can only create if absent (a disk): each version is a file of its own.
 //! - [`TaggedRegister`] where a store can replace on condition of an ETag (an object store): one object.
 
-mod numbered;
-mod tagged;
+pub mod numbered;
+pub mod tagged;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -104,7 +104,10 @@ impl Configuration {
             );
         }
         self.ordered(o::RESTART_EXPONENTIAL_INITIAL, o::RESTART_EXPONENTIAL_MAX, &mut conflict);
-        self.ordered(o::HEARTBEAT_INTERVAL, o::HEARTBEAT_TIMEOUT, &mut conflict);
+        if self.is_set(o::HEARTBEAT_INTERVAL) {
+            // its default does not matter to a short timeout: the interval has no effect here
+            self.ordered(o::HEARTBEAT_INTERVAL, o::HEARTBEAT_TIMEOUT, &mut conflict);
+        }
         if let (Some(interval), Some(backlog)) =
             (self.get(o::CHECKPOINTING_INTERVAL), self.get(o::CHECKPOINTING_INTERVAL_DURING_BACKLOG))
             && !backlog.is_zero()

@@ -136,6 +136,8 @@ typed! {
     MAX_PARALLELISM: i32 = "pipeline.max-parallelism";
     /// Operators without a uid get one from the graph.
     AUTO_GENERATE_UIDS: bool = "pipeline.auto-generate-uids";
+    /// Operators without an exchange between them run as one task.
+    OPERATOR_CHAINING: bool = "pipeline.operator-chaining.enabled";
     /// Largest control message; bounds the state inside an acknowledgement.
     RPC_FRAME_SIZE: ByteSize = "pekko.framesize";
     /// Time between two signs of life of a process.

@@ -1,6 +1,5 @@
 //! The fast path: one value for each key, changed in place, by batch and with prefetch.
 
-use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -44,12 +43,14 @@ pub(crate) struct KeyedValueOperator<T, S: KeySelector<T>, V, U, F> {
     selector: Arc<S>,
     step: Arc<F>,
     opened: Option<Opened<S::Key, V>>,
+    /// Keys of the batch, where records own memory.
+    keys: Vec<S::Key>,
     types: PhantomData<fn(T) -> U>,
 }
 
 impl<T, S: KeySelector<T>, V, U, F> KeyedValueOperator<T, S, V, U, F> {
     pub fn new(state: Arc<str>, selector: Arc<S>, step: Arc<F>) -> Self {
-        Self { state, selector, step, opened: None, types: PhantomData }
+        Self { state, selector, step, opened: None, keys: Vec::new(), types: PhantomData }
     }
 }
 
@@ -63,23 +64,6 @@ impl<T, S: KeySelector<T>> KeyAt<S::Key> for Plain<'_, T, S> {
     #[inline(always)]
     fn with<R>(&self, i: usize, f: impl FnOnce(&S::Key) -> R) -> R {
         self.selector.with_key(&self.values[i], f)
-    }
-}
-
-/// Finds keys in records that are taken out one after another.
-struct Taken<'a, T, S> {
-    values: &'a RefCell<Vec<Option<T>>>,
-    selector: &'a S,
-}
-
-impl<T, S: KeySelector<T>> KeyAt<S::Key> for Taken<'_, T, S> {
-    #[inline(always)]
-    fn with<R>(&self, i: usize, f: impl FnOnce(&S::Key) -> R) -> R {
-        match &self.values.borrow()[i] {
-            Some(record) => self.selector.with_key(record, f),
-            // the table asks for a key before the record is handed out, and not again
-            None => unreachable!("the key of record {i} was asked for after the record was taken"),
-        }
     }
 }
 
@@ -104,18 +88,20 @@ impl<T: Data, S: KeySelector<T>, V: Data, U: Data, F: Step<T, V, U>> Operator
         let (step, selector) = (&*self.step, &*self.selector);
         let mut results: Vec<U> = Vec::with_capacity(values.len());
         let updated = if std::mem::needs_drop::<T>() {
-            let values = RefCell::new(values.into_iter().map(Some).collect::<Vec<_>>());
-            let keys = Taken { values: &values, selector };
+            // the function takes the record while the table holds its key: the keys are copied, into memory that is reused
+            let keys = &mut self.keys;
+            for (i, record) in values.iter().enumerate() {
+                selector.with_key(record, |key| match keys.get_mut(i) {
+                    Some(place) => place.clone_from(key),
+                    None => keys.push(key.clone()),
+                });
+            }
+            let mut records = values.into_iter();
             opened.value.update_batch(
                 &hashes,
-                &keys,
+                &keys[..],
                 || step.init(),
-                |i, value| {
-                    let record = values.borrow_mut()[i].take();
-                    if let Some(record) = record {
-                        results.push(step.step(value, record));
-                    }
-                },
+                |_, value| results.extend(records.next().map(|record| step.step(value, record))),
             )
         } else {
             let keys = Plain { values: &values, selector };

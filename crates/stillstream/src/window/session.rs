@@ -1,242 +1,218 @@
-//! Session windows: each key has its few sessions in one value, and a timer for the end of each.
+//! Session windows: the sessions of a key in one value, and a timer for the earliest thing to do about them.
 
 use std::sync::Arc;
 
 use stillstream_runtime::exchange::KeySelector;
-use stillstream_runtime::{AnyBatch, AsyncSnapshot, OpenContext, Operator, Output};
-use stillstream_state::{
-    Data, KeyedStateBackend, KeyedValue, OperatorStateBackend, StateError, TimeDomain, Timer, Timers,
-};
-use stillstream_types::{CheckpointId, Error, ErrorKind, KeyHash, Result, Timestamp};
+use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
+use stillstream_state::{Aggregate, Data, Key, KeyedValue, StateError, TimeDomain, Timers};
+use stillstream_types::{CheckpointId, KeyHash, Result, Timestamp};
 
 use super::TimeWindow;
-use super::event_clock::EventClock;
-use super::fixed::SLICE;
-use super::function::WindowLogic;
-use super::keyed_batch::KeyedBatch;
-use super::late::{LatePolicy, LateRecords};
-use super::sessions::{Entry, Next, Rules, max_timestamp};
-use crate::collector::Collector;
-use crate::operators::keyed_state::{freeze, open_keyed, open_operator_state};
+use super::shell::{Emit, Passing, SLICE, Settings, Shell, check_times, not_open};
 
-struct Opened<K, T, A> {
-    keyed: KeyedStateBackend<K>,
-    operator: OperatorStateBackend,
-    state: KeyedValue<K, Vec<Entry<A>>>,
+/// A session: start, end (exclusive), whether it has fired as it is, and its accumulator.
+type Burst<Acc> = (i64, i64, bool, Acc);
+
+struct Open<K, T, Acc, R> {
+    shell: Shell<K, T, R>,
+    /// The sessions of a key, ascending; no two touch. Whether one has fired is stored, because after a restore with another
+    /// parallelism the watermark can be behind the one that fired it.
+    sessions: KeyedValue<K, Vec<Burst<Acc>>>,
+    /// For each key one at the earliest time at which a session is to fire or to be forgotten, or before. Extending a
+    /// session that has not fired leaves its timer where it is: when due, it moves on.
     timers: Timers<K, ()>,
-    clock: EventClock,
-    late: LateRecords<T>,
-    name: Arc<str>,
+    passing: Passing,
 }
 
-/// One parallel instance.
-pub(crate) struct SessionWindows<T: Data, S: KeySelector<T>, L: WindowLogic<S::Key, T>> {
-    rules: Rules,
-    policy: LatePolicy<T>,
+type OpenOf<T, S, A, E> = Open<
+    <S as KeySelector<T>>::Key,
+    T,
+    <A as Aggregate>::Acc,
+    <E as Emit<<S as KeySelector<T>>::Key, <A as Aggregate>::Out>>::Result,
+>;
+
+pub(crate) struct SessionWindows<T: Data, S: KeySelector<T>, A: Aggregate<In = T>, E: Emit<S::Key, A::Out>> {
+    gap: i64,
+    settings: Settings<T>,
     selector: Arc<S>,
-    logic: L,
-    opened: Option<Opened<S::Key, T, L::Acc>>,
-    /// A watermark whose timers are firing.
-    due: Option<Timestamp>,
-    out: Collector<L::Out>,
-    // kept for its memory
-    keys: Vec<S::Key>,
+    aggregate: Arc<A>,
+    emit: Arc<E>,
+    open: Option<OpenOf<T, S, A, E>>,
 }
 
-fn not_open() -> Error {
-    Error::new(ErrorKind::Plan, "the operator is not open")
-}
-
-impl<T: Data, S: KeySelector<T>, L: WindowLogic<S::Key, T>> SessionWindows<T, S, L> {
-    pub fn new(rules: Rules, policy: LatePolicy<T>, selector: Arc<S>, logic: L) -> Self {
-        let (out, keys) = (Collector::default(), Vec::new());
-        Self { rules, policy, selector, logic, opened: None, due: None, out, keys }
-    }
-
-    fn emit(&mut self, key: &S::Key, start: i64, end: i64, acc: L::Acc) -> Result<()> {
-        self.out.set_time(Some(end.saturating_sub(1)));
-        self.logic.fire(key, TimeWindow::from_millis(start, end), acc, &mut self.out)
-    }
-
-    fn process_batch(
-        &mut self,
-        batch: AnyBatch,
-        opened: &mut Opened<S::Key, T, L::Acc>,
-        out: &mut Output,
-    ) -> Result<()> {
-        let batch = KeyedBatch::take(batch, &*self.selector, std::mem::take(&mut self.keys))?;
-        let KeyedBatch { values, times, hashes, keys } = batch;
-        let (rules, logic, clock, timers) = (self.rules, &self.logic, &opened.clock, &opened.timers);
-        let mut values = values.into_iter();
-        let (mut late, mut bare, mut again) = (Vec::new(), Vec::new(), Vec::new());
-        let each = |i: usize, sessions: &mut Vec<Entry<L::Acc>>| {
-            let Some(record) = values.next() else { return };
-            let placed = rules.place(
-                sessions,
-                times[i],
-                clock.at(hashes[i]),
-                || logic.create(),
-                |acc, other| logic.merge(acc, other),
-            );
-            let Some((at, next)) = placed else {
-                late.push((i, record));
-                if sessions.is_empty() {
-                    bare.push(i);
-                }
-                return;
-            };
-            logic.add(&mut sessions[at].3, record);
-            match next {
-                Next::Nothing => {}
-                Next::Timer(time) => {
-                    timers.register(Timestamp::from_millis(time), hashes[i], &keys[i], ());
-                }
-                Next::FireAgain(forgotten_at) => {
-                    timers.register(Timestamp::from_millis(forgotten_at), hashes[i], &keys[i], ());
-                    again.push(i);
-                }
-            }
-        };
-        opened.state.update_batch(&hashes, &keys, Vec::new, each).map_err(StateError::into_error)?;
-        for (i, record) in late {
-            opened.late.take(record, times[i])?;
-        }
-        // a late record of an unknown key has left an entry without a session
-        for i in bare {
-            let empty = |sessions: Option<&Vec<Entry<L::Acc>>>| sessions.is_some_and(Vec::is_empty);
-            if opened.state.with(hashes[i], &keys[i], empty).map_err(StateError::into_error)? {
-                opened.state.remove(hashes[i], &keys[i]).map_err(StateError::into_error)?;
-            }
-        }
-        self.fire_again(again, &times, &hashes, &keys, opened)?;
-        self.keys = keys;
-        opened.late.flush(out);
-        self.out.flush(out);
-        Ok(())
-    }
-
-    /// Emits the sessions that these records have changed after they had fired, each once.
-    fn fire_again(
-        &mut self,
-        records: Vec<usize>,
-        times: &[i64],
-        hashes: &[KeyHash],
-        keys: &[S::Key],
-        opened: &Opened<S::Key, T, L::Acc>,
-    ) -> Result<()> {
-        let mut seen: Vec<(KeyHash, i64, usize)> = Vec::new();
-        for i in records {
-            let holds = |session: &&Entry<L::Acc>| session.0 <= times[i] && times[i] < session.1 && session.2;
-            let session = opened
-                .state
-                .with(hashes[i], &keys[i], |sessions| {
-                    sessions.and_then(|all| all.iter().find(holds).cloned())
-                })
-                .map_err(StateError::into_error)?;
-            let Some((start, end, _, acc)) = session else { continue };
-            let known = |other: &(KeyHash, i64, usize)| {
-                other.0 == hashes[i] && other.1 == start && keys[other.2] == keys[i]
-            };
-            if !seen.iter().any(known) {
-                seen.push((hashes[i], start, i));
-                self.emit(&keys[i], start, end, acc)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Fires and forgets what is due for the key of a timer.
-    fn on_timer(&mut self, timer: Timer<S::Key, ()>, opened: &Opened<S::Key, T, L::Acc>) -> Result<()> {
-        let Timer { time, hash, key, .. } = timer;
-        let now = time.as_millis();
-        let Some(sessions) = opened.state.remove(hash, &key).map_err(StateError::into_error)? else {
-            return Ok(());
-        };
-        let register = |at: i64| opened.timers.register(Timestamp::from_millis(at), hash, &key, ());
-        let mut kept = Vec::new();
-        for mut session in sessions {
-            let max = max_timestamp(&session);
-            let forgotten_at = max.saturating_add(self.rules.lateness);
-            if !session.2 && max <= now {
-                if self.rules.lateness == 0 {
-                    self.emit(&key, session.0, session.1, session.3)?;
-                    continue;
-                }
-                self.emit(&key, session.0, session.1, session.3.clone())?;
-                session.2 = true;
-                register(forgotten_at);
-            } else if session.2 && forgotten_at <= now {
-                continue;
-            } else if !session.2 && session.0 <= now {
-                // the session has grown since the timer was registered
-                register(max);
-            }
-            kept.push(session);
-        }
-        if !kept.is_empty() {
-            opened.state.insert(hash, &key, kept).map_err(StateError::into_error)?;
-        }
-        Ok(())
-    }
-
-    fn work(
-        &mut self,
-        due: Timestamp,
-        opened: &mut Opened<S::Key, T, L::Acc>,
-        out: &mut Output,
-    ) -> Result<bool> {
-        for _ in 0..SLICE {
-            let Some(timer) = opened.timers.pop_due(due) else {
-                self.out.flush(out);
-                opened.clock.settle();
-                self.due = None;
-                out.watermark(due);
-                return Ok(false);
-            };
-            self.on_timer(timer, opened)?;
-        }
-        self.out.flush(out);
-        Ok(true)
+impl<T, S, A, E> SessionWindows<T, S, A, E>
+where
+    T: Data,
+    S: KeySelector<T>,
+    A: Aggregate<In = T>,
+    E: Emit<S::Key, A::Out>,
+{
+    pub fn new(gap: i64, settings: Settings<T>, selector: Arc<S>, aggregate: Arc<A>, emit: Arc<E>) -> Self {
+        Self { gap, settings, selector, aggregate, emit, open: None }
     }
 }
 
-impl<T: Data, S: KeySelector<T>, L: WindowLogic<S::Key, T>> Operator for SessionWindows<T, S, L> {
+/// Puts a record into the sessions of its key. Returns the place of its session, and whether one that has not fired, and so
+/// has its timer, is part of it.
+fn add<A: Aggregate>(
+    sessions: &mut Vec<Burst<A::Acc>>,
+    aggregate: &A,
+    value: A::In,
+    start: i64,
+    end: i64,
+) -> (usize, bool) {
+    // sessions that touch, as in Flink
+    let from = sessions.partition_point(|session| session.1 < start);
+    let until = sessions.partition_point(|session| session.0 <= end);
+    if from >= until {
+        let mut acc = aggregate.create();
+        aggregate.add(&mut acc, value);
+        sessions.insert(from, (start, end, false, acc));
+        return (from, false);
+    }
+    let waiting = sessions[from..until].iter().any(|session| !session.2);
+    let others: Vec<_> = sessions.drain(from + 1..until).collect();
+    let session = &mut sessions[from];
+    for (_, other_end, _, acc) in others {
+        session.1 = session.1.max(other_end);
+        aggregate.merge(&mut session.3, acc);
+    }
+    (session.0, session.1, session.2) = (session.0.min(start), session.1.max(end), false);
+    aggregate.add(&mut session.3, value);
+    (from, waiting)
+}
+
+impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
+    /// Adds a record to the sessions of its key, and gives back the session's window and result if it fires at once.
+    fn add<A: Aggregate<In = T, Acc = Acc>>(
+        &mut self,
+        aggregate: &A,
+        hash: KeyHash,
+        key: &K,
+        value: T,
+        (start, end): (i64, i64),
+    ) -> Result<Option<(TimeWindow, A::Out)>, StateError> {
+        let shell = &self.shell;
+        let (timer, fired) = self.sessions.update(hash, key, Vec::new, |sessions| {
+            let (at, waiting) = add(sessions, aggregate, value, start, end);
+            let session = &mut sessions[at];
+            let last = session.1.saturating_sub(1);
+            session.2 = shell.has_fired(last);
+            match session.2 {
+                true => {
+                    let window = TimeWindow::of(session.0, session.1);
+                    (Some(shell.purge_at(last)), Some((window, aggregate.result(&session.3))))
+                }
+                false => ((!waiting).then_some(last), None),
+            }
+        })?;
+        if let Some(at) = timer {
+            self.timers.register(Timestamp::from_millis(at), hash, key, ());
+        }
+        Ok(fired)
+    }
+}
+
+impl<T, S, A, E> Operator for SessionWindows<T, S, A, E>
+where
+    T: Data,
+    S: KeySelector<T>,
+    A: Aggregate<In = T> + Send + Sync,
+    E: Emit<S::Key, A::Out>,
+{
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
-        let mut keyed = open_keyed::<S::Key>(context)?;
-        let mut operator = open_operator_state(context)?;
-        let state = keyed.keyed_value::<Vec<Entry<L::Acc>>>("sessions").map_err(StateError::into_error)?;
-        let timers = keyed.timers::<()>("sessions", TimeDomain::EventTime).map_err(StateError::into_error)?;
-        let clock = EventClock::open(&mut operator, context)?;
-        let late = LateRecords::open(&self.policy, &context.name, context.counters.clone());
-        let name = context.name.clone();
-        self.opened = Some(Opened { keyed, operator, state, timers, clock, late, name });
+        let mut shell = Shell::open(context, &self.settings)?;
+        let sessions = shell.backend().keyed_value("window-contents").map_err(StateError::into_error)?;
+        let timers = shell.backend().timers("window-timers", TimeDomain::EventTime);
+        let timers = timers.map_err(StateError::into_error)?;
+        self.open = Some(Open { shell, sessions, timers, passing: Passing::default() });
         Ok(())
     }
 
     fn process(&mut self, _: usize, batch: AnyBatch, out: &mut Output) -> Result<()> {
-        let mut opened = self.opened.take().ok_or_else(not_open)?;
-        let result = self.process_batch(batch, &mut opened, out);
-        self.opened = Some(opened);
-        result
+        let open = self.open.as_mut().ok_or_else(not_open)?;
+        let Batch { values, times, hashes } = batch.take::<T>()?;
+        check_times(values.len(), &times)?;
+        for ((value, time), hash) in values.into_iter().zip(times).zip(hashes) {
+            let key = self.selector.key(&value);
+            let (start, end) = (time, time.saturating_add(self.gap));
+            if open.shell.is_late(end.saturating_sub(1)) {
+                let touches = open.sessions.with(hash, &key, |sessions| {
+                    sessions.is_some_and(|all| all.iter().any(|s| s.0 <= end && s.1 >= start))
+                });
+                if !touches.map_err(StateError::into_error)? {
+                    open.shell.late(value, time)?;
+                    continue;
+                }
+            }
+            let fired = open.add(&*self.aggregate, hash, &key, value, (start, end));
+            if let Some((window, result)) = fired.map_err(StateError::into_error)? {
+                let result = self.emit.emit(&key, window, result);
+                open.shell.result(result, window);
+            }
+        }
+        open.shell.flush(out);
+        Ok(())
     }
 
-    fn watermark(&mut self, watermark: Timestamp, _: &mut Output) -> Result<()> {
-        self.opened.as_mut().ok_or_else(not_open)?.clock.advance(watermark.as_millis());
-        self.due = Some(watermark);
+    fn watermark(&mut self, watermark: Timestamp, out: &mut Output) -> Result<()> {
+        let open = self.open.as_mut().ok_or_else(not_open)?;
+        open.shell.now = watermark.as_millis().max(open.shell.now);
+        open.passing.hold(watermark);
+        let now = Timestamp::from_millis(open.shell.now);
+        if open.timers.peek_next_time().is_none_or(|next| next > now) {
+            open.passing.release(out);
+        }
         Ok(())
     }
 
     fn resume(&mut self, out: &mut Output) -> Result<bool> {
-        let Some(due) = self.due else { return Ok(false) };
-        let mut opened = self.opened.take().ok_or_else(not_open)?;
-        let result = self.work(due, &mut opened, out);
-        self.opened = Some(opened);
-        result
+        let open = self.open.as_mut().ok_or_else(not_open)?;
+        let (now, mut room) = (Timestamp::from_millis(open.shell.now), SLICE);
+        // nothing is due before the first watermark
+        while open.shell.now > i64::MIN
+            && let Some(timer) = open.timers.pop_due(now)
+        {
+            let (at, mut next, mut fired) = (timer.time.as_millis(), None::<i64>, Vec::new());
+            let shell = &open.shell;
+            let update = open.sessions.update(timer.hash, &timer.key, Vec::new, |sessions| {
+                sessions.retain_mut(|(start, end, has_fired, acc)| {
+                    let last = end.saturating_sub(1);
+                    if !*has_fired && last <= at {
+                        fired.push((TimeWindow::of(*start, *end), self.aggregate.result(acc)));
+                        *has_fired = true;
+                    }
+                    let due = if *has_fired { shell.purge_at(last) } else { last };
+                    let keep = due > at;
+                    if keep {
+                        next = Some(next.map_or(due, |next| next.min(due)));
+                    }
+                    keep
+                });
+                sessions.is_empty()
+            });
+            if update.map_err(StateError::into_error)? {
+                open.sessions.remove(timer.hash, &timer.key).map_err(StateError::into_error)?;
+            }
+            if let Some(next) = next {
+                open.timers.register(Timestamp::from_millis(next), timer.hash, &timer.key, ());
+            }
+            for (window, result) in fired {
+                let result = self.emit.emit(&timer.key, window, result);
+                open.shell.result(result, window);
+            }
+            room -= 1;
+            if room == 0 {
+                open.shell.flush(out);
+                return Ok(true);
+            }
+        }
+        open.shell.flush(out);
+        open.passing.release(out);
+        Ok(false)
     }
 
     fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
-        let Some(opened) = &mut self.opened else { return Ok(None) };
-        opened.clock.save()?;
-        freeze(&mut opened.keyed, Some(&opened.operator), &opened.name).map(Some)
+        self.open.as_mut().ok_or_else(not_open)?.shell.snapshot()
     }
 }

@@ -23,7 +23,8 @@ pub(super) const ROWS: &[Row] = &[
         "true",
         "keep checkpointing after part of the graph has finished (FLIP-147)",
     )
-    .older(&["execution.checkpointing.checkpoints-after-tasks-finish.enabled"]),
+    .older(&["execution.checkpointing.checkpoints-after-tasks-finish.enabled"])
+    .no_effect("checkpoints always go on when a part of the job has finished: leave it out"),
     option(
         "execution.checkpointing.cleaner.parallel-mode",
         Kind::Boolean,
@@ -38,7 +39,8 @@ pub(super) const ROWS: &[Row] = &[
         "true",
         "put each job under `<dir>/<job id>`",
     )
-    .older(&["state.checkpoints.create-subdir"]),
+    .older(&["state.checkpoints.create-subdir"])
+    .no_effect("each job always has a folder of its own below the root: leave it out"),
     option(
         "execution.checkpointing.data-inline-threshold",
         Kind::MemorySize,

@@ -59,14 +59,14 @@ pub(super) const ROWS: &[Row] = &[
         "10 s",
         "time between two signs of life of a process",
     )
-    .no_effect("a lost process is noticed by its closed connection in this release: leave it out"),
+    .no_effect("a process gives ten signs of life a second: leave it out"),
     option(
         "heartbeat.timeout",
         Kind::Duration,
         "50 s",
         "a process silent for so long is lost",
     )
-    .no_effect("a lost process is noticed by its closed connection in this release: leave it out"),
+    .at_least(1_000.0),
     option(
         "heartbeat.rpc-failure-threshold",
         Kind::Integer,
@@ -115,8 +115,7 @@ pub(super) const ROWS: &[Row] = &[
         "true",
         "run functions without an exchange between them as one operator",
     )
-    .older(&["pipeline.operator-chaining"])
-    .no_effect("functions without an exchange between them always run as one operator: leave it out"),
+    .older(&["pipeline.operator-chaining"]),
     option(
         "parallelism.default",
         Kind::Integer,

@@ -19,7 +19,8 @@ pub(super) const RECOVERY: &[Row] = &[
         "NO_CLAIM",
         "NO_CLAIM, CLAIM, LEGACY",
     )
-    .older(&["execution.savepoint-restore-mode"]),
+    .older(&["execution.savepoint-restore-mode"])
+    .no_effect("the snapshot is left alone and is never deleted by the job: leave it out"),
     option(
         "execution.state-recovery.from-local",
         Kind::Boolean,

@@ -1,0 +1,249 @@
+//! Settings in code.
+
+use std::time::Duration;
+
+use stillstream_types::config::{
+    CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, ProgressMode, options as o,
+};
+
+use super::StreamExecutionEnvironment;
+use crate::backend::StateBackend;
+use crate::restart::RestartStrategy;
+
+/// Keys have 32-bit numbers, as in Flink; more than that is "no limit".
+fn number(n: u32) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+/// Settings of checkpoints.
+impl StreamExecutionEnvironment {
+    /// Takes a checkpoint every `interval`, 10 ms or more. Without this a job takes none and loses its state when it fails.
+    ///
+    /// Key `execution.checkpointing.interval`.
+    pub fn enable_checkpointing(&mut self, interval: Duration) -> &mut Self {
+        self.config.set(o::CHECKPOINTING_INTERVAL, interval);
+        self
+    }
+
+    /// What a checkpoint guarantees. Default: exactly once. Key `execution.checkpointing.mode`.
+    pub fn set_checkpointing_mode(&mut self, mode: CheckpointingMode) -> &mut Self {
+        self.config.set(o::CHECKPOINTING_MODE, mode);
+        self
+    }
+
+    /// A checkpoint that takes longer is aborted. Default: 10 minutes. Key `execution.checkpointing.timeout`.
+    pub fn set_checkpoint_timeout(&mut self, timeout: Duration) -> &mut Self {
+        self.config.set(o::CHECKPOINTING_TIMEOUT, timeout);
+        self
+    }
+
+    /// Quiet time between the end of a checkpoint and the next. Default: none. Key `execution.checkpointing.min-pause`.
+    pub fn set_min_pause_between_checkpoints(&mut self, pause: Duration) -> &mut Self {
+        self.config.set(o::MIN_PAUSE_BETWEEN_CHECKPOINTS, pause);
+        self
+    }
+
+    /// How many checkpoints may be under way at once. Default: 1. Key `execution.checkpointing.max-concurrent-checkpoints`.
+    pub fn set_max_concurrent_checkpoints(&mut self, checkpoints: u32) -> &mut Self {
+        self.config.set(o::MAX_CONCURRENT_CHECKPOINTS, number(checkpoints));
+        self
+    }
+
+    /// So many failed checkpoints in a row do not fail the job. Default: 0.
+    ///
+    /// Key `execution.checkpointing.tolerable-failed-checkpoints`.
+    pub fn set_tolerable_checkpoint_failures(&mut self, failures: u32) -> &mut Self {
+        self.config.set(o::TOLERABLE_FAILED_CHECKPOINTS, number(failures));
+        self
+    }
+
+    /// How many completed checkpoints are kept. Default: 1. Key `execution.checkpointing.num-retained`.
+    pub fn set_num_retained(&mut self, checkpoints: u32) -> &mut Self {
+        self.config.set(o::NUM_RETAINED_CHECKPOINTS, number(checkpoints));
+        self
+    }
+
+    /// What happens to checkpoints when the job is cancelled. Default: they are deleted.
+    ///
+    /// Key `execution.checkpointing.externalized-checkpoint-retention`.
+    pub fn set_externalized_retention(&mut self, retention: ExternalizedCheckpointRetention) -> &mut Self {
+        self.config.set(o::EXTERNALIZED_CHECKPOINT_RETENTION, retention);
+        self
+    }
+
+    /// Where snapshots go: a [`MemoryStateBackend`](crate::MemoryStateBackend) or an
+    /// [`FsStateBackend`](crate::FsStateBackend).
+    ///
+    /// Keys `execution.checkpointing.storage` and `execution.checkpointing.dir`. Default: files if a directory is set.
+    pub fn set_state_backend(&mut self, backend: impl Into<StateBackend>) -> &mut Self {
+        match backend.into() {
+            StateBackend::Memory(memory) => {
+                self.config.set(o::CHECKPOINT_STORAGE, CheckpointStorageType::JobManager);
+                self.backend = memory;
+            }
+            StateBackend::Fs(files) => {
+                self.config
+                    .set(o::CHECKPOINT_STORAGE, CheckpointStorageType::FileSystem)
+                    .set(o::CHECKPOINTS_DIR, files.uri);
+                self.backend.asynchronous = files.asynchronous;
+            }
+        }
+        self
+    }
+}
+
+/// Settings of starts and restarts.
+impl StreamExecutionEnvironment {
+    /// How a failed job is started again. Keys `restart-strategy.*`.
+    pub fn set_restart_strategy(&mut self, strategy: RestartStrategy) -> &mut Self {
+        strategy.apply(&mut self.config);
+        self
+    }
+
+    /// Starts without state although the job has checkpoints. Key `stillstream.checkpoint.start-fresh`.
+    pub fn start_fresh(&mut self) -> &mut Self {
+        self.config.set(o::START_FRESH, true);
+        self
+    }
+
+    /// Starts from a retained checkpoint, if the job has no checkpoints of its own. Key `execution.state-recovery.path`.
+    pub fn restore_from(&mut self, path: impl Into<String>) -> &mut Self {
+        self.config.set(o::RECOVERY_PATH, path.into());
+        self
+    }
+
+    /// Lets state go that is in the checkpoint and that no operator of the program has any more.
+    ///
+    /// Key `execution.state-recovery.ignore-unclaimed-state`.
+    pub fn allow_non_restored_state(&mut self) -> &mut Self {
+        self.config.set(o::RECOVERY_IGNORE_UNCLAIMED_STATE, true);
+        self
+    }
+}
+
+/// Settings of how the job runs.
+impl StreamExecutionEnvironment {
+    /// Subtasks of each operator that does not set its own. Default: 1. Key `parallelism.default`.
+    pub fn set_parallelism(&mut self, parallelism: u32) -> &mut Self {
+        self.config.set(o::PARALLELISM, number(parallelism));
+        self
+    }
+
+    /// Key groups of each operator that does not set its own: the most that its parallelism can ever be. 1 to 32768.
+    ///
+    /// Key `pipeline.max-parallelism`. Default: derived from the parallelism, at least 128.
+    pub fn set_max_parallelism(&mut self, max_parallelism: u32) -> &mut Self {
+        self.config.set(o::MAX_PARALLELISM, number(max_parallelism));
+        self
+    }
+
+    /// Records on their way between two operators, per edge and worker, above which sources wait. Default: 65536.
+    ///
+    /// Key `stillstream.flow.records-in-flight`.
+    pub fn set_records_in_flight(&mut self, records: u32) -> &mut Self {
+        self.config.set(o::RECORDS_IN_FLIGHT, number(records));
+        self
+    }
+
+    /// How long a subtask may take to stop; zero: for ever. Default: 3 minutes. Key `task.cancellation.timeout`.
+    pub fn set_cancellation_timeout(&mut self, timeout: Duration) -> &mut Self {
+        self.config.set(o::CANCELLATION_TIMEOUT, timeout);
+        self
+    }
+
+    /// Gives every operator a task of its own. Key `pipeline.operator-chaining.enabled`.
+    pub fn disable_operator_chaining(&mut self) -> &mut Self {
+        self.config.set(o::OPERATOR_CHAINING, false);
+        self
+    }
+
+    /// When a line about the job's progress is shown on standard error. Default: if it is a terminal.
+    ///
+    /// Key `stillstream.progress`.
+    pub fn set_progress(&mut self, progress: ProgressMode) -> &mut Self {
+        self.config.set(o::PROGRESS, progress);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::job_settings;
+    use crate::{FsStateBackend, MemoryStateBackend};
+    use stillstream_runtime::job::{self, JobSettings};
+
+    fn settings(set: impl FnOnce(&mut StreamExecutionEnvironment)) -> JobSettings {
+        let mut env = StreamExecutionEnvironment::new();
+        set(&mut env);
+        job_settings("job", &env.config, &env.backend).unwrap()
+    }
+
+    #[test]
+    fn setters_reach_the_settings_of_the_job() {
+        let settings = settings(|env| {
+            env.enable_checkpointing(Duration::from_secs(1))
+                .set_checkpointing_mode(CheckpointingMode::AtLeastOnce)
+                .set_checkpoint_timeout(Duration::from_secs(2))
+                .set_min_pause_between_checkpoints(Duration::from_secs(3))
+                .set_max_concurrent_checkpoints(4)
+                .set_tolerable_checkpoint_failures(5)
+                .set_num_retained(6)
+                .set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation)
+                .set_restart_strategy(RestartStrategy::fixed_delay(u32::MAX, Duration::from_secs(7)))
+                .start_fresh()
+                .restore_from("/s")
+                .allow_non_restored_state()
+                .set_parallelism(8)
+                .set_max_parallelism(64)
+                .set_records_in_flight(9)
+                .set_cancellation_timeout(Duration::from_secs(10))
+                .disable_operator_chaining()
+                .set_progress(ProgressMode::Never);
+        });
+        let checkpoint = format!("{:?}", settings.checkpoint);
+        assert_eq!(
+            checkpoint,
+            "CheckpointConfig { interval: Some(1s), mode: AtLeastOnce, timeout: 2s, min_pause: 3s, max_concurrent: 4, \
+             tolerable_failed_checkpoints: 5, num_retained: 6, retention: RetainOnCancellation }"
+        );
+        assert_eq!(format!("{:?}", settings.restart), "Some(FixedDelay { attempts: 2147483647, delay: 7s })");
+        assert!(settings.start_fresh && settings.allow_non_restored_state && !settings.chaining);
+        assert_eq!(settings.from_snapshot.as_deref(), Some("/s"));
+        assert_eq!((settings.parallelism, settings.records_in_flight), (8, 9));
+        assert_eq!(settings.cancellation_timeout, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_backend_in_files_and_one_in_memory_replace_each_other() {
+        let fs = settings(|env| {
+            env.set_state_backend(MemoryStateBackend::new())
+                .set_state_backend(FsStateBackend::new("/c").asynchronous(false));
+        });
+        assert_eq!(fs.backend, job::StateBackend::Fs { checkpoint_uri: "/c".into(), asynchronous: false });
+        let memory = settings(|env| {
+            env.set_state_backend(MemoryStateBackend::new().max_state_size(7));
+        });
+        let expected =
+            job::StateBackend::Memory { max_state_size: 7, asynchronous: true, checkpoint_uri: None };
+        assert_eq!(memory.backend, expected);
+    }
+
+    #[test]
+    fn the_other_restart_strategies_reach_the_settings() {
+        let secs = Duration::from_secs;
+        let of = |strategy| format!("{:?}", settings(|env| _ = env.set_restart_strategy(strategy)).restart);
+        assert_eq!(of(RestartStrategy::none()), "Some(None)");
+        assert!(of(RestartStrategy::failure_rate(2, secs(60), secs(1))).contains("interval: 60s"));
+        let exponential = of(RestartStrategy::exponential_delay(secs(1), secs(9), 2.0));
+        assert!(exponential.contains("max_backoff: 9s, backoff_multiplier: 2.0"), "{exponential}");
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_reported_with_its_key() {
+        let mut env = StreamExecutionEnvironment::new();
+        env.set_parallelism(0).set_num_retained(0);
+        let error = job_settings("job", &env.config, &env.backend).unwrap_err().to_string();
+        assert!(error.contains("`parallelism.default: 0`") && error.contains("num-retained: 0"), "{error}");
+    }
+}

@@ -1,0 +1,289 @@
+//! Tumbling and sliding windows: a table per window, no timer per key.
+//!
+//! The namespace of the state is the window's start, so that a window which fires is one walk over one table. Which windows
+//! have fired follows from the watermark: all whose last moment it has reached.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use stillstream_runtime::exchange::KeySelector;
+use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
+use stillstream_state::{Aggregate, Data, NamespaceWalk, NamespacedValue, StateError};
+use stillstream_types::{CheckpointId, KeyHash, Result, Timestamp};
+
+use super::assigner::Aligned;
+use super::records::{Keys, Records};
+use super::shell::{Emit, Passing, SLICE, Settings, Shell, check_times, not_open};
+
+/// What is to be done about a window that is due.
+enum Due {
+    Fire { start: i64, purge: bool },
+    Purge { start: i64 },
+}
+
+struct Open<K, T, Acc, R> {
+    shell: Shell<K, T, R>,
+    state: NamespacedValue<K, i64, Acc>,
+    /// Nothing is due before this.
+    next_due: i64,
+    due: VecDeque<Due>,
+    /// The window that is being emitted, by its start.
+    walk: Option<NamespaceWalk<K, i64, Acc>>,
+    slice: Vec<(KeyHash, K, Acc)>,
+    passing: Passing,
+}
+
+type OpenOf<T, S, A, E> = Open<
+    <S as KeySelector<T>>::Key,
+    T,
+    <A as Aggregate>::Acc,
+    <E as Emit<<S as KeySelector<T>>::Key, <A as Aggregate>::Out>>::Result,
+>;
+
+pub(crate) struct AlignedWindows<T: Data, S: KeySelector<T>, A: Aggregate<In = T>, E: Emit<S::Key, A::Out>> {
+    windows: Aligned,
+    settings: Settings<T>,
+    selector: Arc<S>,
+    aggregate: Arc<A>,
+    emit: Arc<E>,
+    open: Option<OpenOf<T, S, A, E>>,
+}
+
+impl<T, S, A, E> AlignedWindows<T, S, A, E>
+where
+    T: Data,
+    S: KeySelector<T>,
+    A: Aggregate<In = T>,
+    E: Emit<S::Key, A::Out>,
+{
+    pub fn new(
+        windows: Aligned,
+        settings: Settings<T>,
+        selector: Arc<S>,
+        aggregate: Arc<A>,
+        emit: Arc<E>,
+    ) -> Self {
+        Self { windows, settings, selector, aggregate, emit, open: None }
+    }
+}
+
+impl<K, T, Acc, R> Open<K, T, Acc, R>
+where
+    K: stillstream_state::Key,
+    T: Data,
+    Acc: Data,
+    R: Data,
+{
+    /// When something is next to be done about a window with this last moment.
+    fn due_at(&self, last: i64) -> i64 {
+        match self.shell.has_fired(last) {
+            true => self.shell.purge_at(last),
+            false => last,
+        }
+    }
+
+    /// Finds what is due at `to`, in the order of event time.
+    fn plan(&mut self, windows: &Aligned, to: i64) -> Result<()> {
+        let starts = self.state.namespaces().map_err(StateError::into_error)?;
+        let mut due = Vec::new();
+        self.next_due = i64::MAX;
+        for start in starts {
+            let last = windows.last(start);
+            let (fired, purge_at) = (self.shell.has_fired(last), self.shell.purge_at(last));
+            let purge = purge_at <= to;
+            match (fired, last <= to) {
+                // a firing comes before its purge, even at the same moment: the sort is stable
+                (false, true) => due.push((last, Due::Fire { start, purge })),
+                (true, _) if purge => due.push((purge_at, Due::Purge { start })),
+                _ => {}
+            }
+            if !purge {
+                self.next_due = self.next_due.min(if last <= to { purge_at } else { last });
+            }
+        }
+        due.sort_by_key(|(at, _)| *at);
+        self.due.extend(due.into_iter().map(|(_, due)| due));
+        Ok(())
+    }
+
+    /// The records of each window that still takes some, the windows ascending; the others are late.
+    fn sort(&self, windows: &Aligned, times: &[i64]) -> (BTreeMap<i64, Vec<u32>>, Vec<u32>) {
+        let (mut sorted, mut late) = (BTreeMap::<i64, Vec<u32>>::new(), Vec::new());
+        for (i, time) in times.iter().enumerate() {
+            let latest = windows.latest(*time);
+            let mut start = latest;
+            // windows that end after the record; the latest is the last to be forgotten
+            while windows.last(start) >= *time {
+                if self.shell.is_late(windows.last(start)) {
+                    if start == latest {
+                        late.push(i as u32);
+                    }
+                    break;
+                }
+                sorted.entry(start).or_default().push(i as u32);
+                match start.checked_sub(windows.slide) {
+                    Some(before) => start = before,
+                    None => break,
+                }
+            }
+        }
+        (sorted, late)
+    }
+}
+
+impl<T, S, A, E> Operator for AlignedWindows<T, S, A, E>
+where
+    T: Data,
+    S: KeySelector<T>,
+    A: Aggregate<In = T> + Send + Sync,
+    E: Emit<S::Key, A::Out>,
+{
+    fn open(&mut self, context: &mut OpenContext) -> Result<()> {
+        let mut shell = Shell::open(context, &self.settings)?;
+        let state = shell.backend().namespaced("window-contents").map_err(StateError::into_error)?;
+        self.open = Some(Open {
+            shell,
+            state,
+            // the first watermark looks what was restored
+            next_due: i64::MIN,
+            due: VecDeque::new(),
+            walk: None,
+            slice: Vec::new(),
+            passing: Passing::default(),
+        });
+        Ok(())
+    }
+
+    fn process(&mut self, _: usize, batch: AnyBatch, out: &mut Output) -> Result<()> {
+        let open = self.open.as_mut().ok_or_else(not_open)?;
+        let Batch { values, times, hashes } = batch.take::<T>()?;
+        check_times(values.len(), &times)?;
+        let records = Records::new(values);
+        let (windows, aggregate, selector) = (self.windows, &*self.aggregate, &*self.selector);
+        // the usual case first: one window for the whole batch
+        let (least, most) = times.iter().fold((i64::MAX, i64::MIN), |(a, b), t| (a.min(*t), b.max(*t)));
+        let first = windows.latest(least);
+        let one = windows.size == windows.slide
+            && first == windows.latest(most)
+            && !open.shell.has_fired(windows.last(first));
+        if one && !times.is_empty() {
+            let keys = Keys { records: &records, selector, chosen: None };
+            let add = |i: usize, acc: &mut A::Acc| {
+                if let Some(value) = records.take(i, true) {
+                    aggregate.add(acc, value);
+                }
+            };
+            open.state
+                .update_batch(first, &hashes, &keys, || aggregate.create(), add)
+                .map_err(StateError::into_error)?;
+            open.next_due = open.next_due.min(windows.last(first));
+            return Ok(());
+        }
+
+        let (sorted, late) = open.sort(&windows, &times);
+        for (start, chosen) in sorted {
+            let last = windows.last(start);
+            open.next_due = open.next_due.min(open.due_at(last));
+            // with ascending windows a record's latest one is its last use
+            let is_last = |i: usize| windows.latest(times[i]) == start;
+            if open.shell.has_fired(last) {
+                // within the allowed lateness: a new result for each record
+                for i in chosen {
+                    let i = i as usize;
+                    let Some(key) = records.key(selector, i) else { continue };
+                    let Some(value) = records.take(i, is_last(i)) else { continue };
+                    let result = open.state.update(
+                        start,
+                        hashes[i],
+                        &key,
+                        || aggregate.create(),
+                        |acc| {
+                            aggregate.add(acc, value);
+                            aggregate.result(acc)
+                        },
+                    );
+                    let window = windows.window(start);
+                    let result = self.emit.emit(&key, window, result.map_err(StateError::into_error)?);
+                    open.shell.result(result, window);
+                }
+                continue;
+            }
+            let keys = Keys { records: &records, selector, chosen: Some(&chosen) };
+            let own: Vec<KeyHash> = chosen.iter().map(|i| hashes[*i as usize]).collect();
+            let add = |n: usize, acc: &mut A::Acc| {
+                let i = keys.at(n);
+                if let Some(value) = records.take(i, is_last(i)) {
+                    aggregate.add(acc, value);
+                }
+            };
+            open.state
+                .update_batch(start, &own, &keys, || aggregate.create(), add)
+                .map_err(StateError::into_error)?;
+        }
+        for i in late {
+            if let Some(value) = records.take(i as usize, true) {
+                open.shell.late(value, times[i as usize])?;
+            }
+        }
+        open.shell.flush(out);
+        Ok(())
+    }
+
+    fn watermark(&mut self, watermark: Timestamp, out: &mut Output) -> Result<()> {
+        let open = self.open.as_mut().ok_or_else(not_open)?;
+        let to = watermark.as_millis().max(open.shell.now);
+        if to >= open.next_due {
+            open.plan(&self.windows, to)?;
+        }
+        open.shell.now = to;
+        open.passing.hold(watermark);
+        if open.due.is_empty() && open.walk.is_none() {
+            open.passing.release(out);
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, out: &mut Output) -> Result<bool> {
+        let open = self.open.as_mut().ok_or_else(not_open)?;
+        let mut room = SLICE;
+        loop {
+            if let Some(walk) = &mut open.walk {
+                let start = walk.namespace();
+                let more = walk.next_slice(room, &mut open.slice).map_err(StateError::into_error)?;
+                room -= open.slice.len().min(room);
+                let window = self.windows.window(start);
+                for (_, key, acc) in open.slice.drain(..) {
+                    let result = self.emit.emit(&key, window, self.aggregate.result(&acc));
+                    open.shell.result(result, window);
+                }
+                if !more {
+                    open.walk = None;
+                }
+            } else {
+                match open.due.pop_front() {
+                    Some(Due::Fire { start, purge: true }) => {
+                        open.walk = Some(open.state.take_namespace(start).map_err(StateError::into_error)?);
+                    }
+                    Some(Due::Fire { start, purge: false }) => {
+                        open.walk = Some(open.state.read_namespace(start).map_err(StateError::into_error)?);
+                    }
+                    Some(Due::Purge { start }) => {
+                        open.state.remove_namespace(start).map_err(StateError::into_error)?;
+                    }
+                    None => break,
+                }
+            }
+            if room == 0 && (open.walk.is_some() || !open.due.is_empty()) {
+                open.shell.flush(out);
+                return Ok(true);
+            }
+        }
+        open.shell.flush(out);
+        open.passing.release(out);
+        Ok(false)
+    }
+
+    fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+        self.open.as_mut().ok_or_else(not_open)?.shell.snapshot()
+    }
+}

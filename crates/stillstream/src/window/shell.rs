@@ -1,0 +1,170 @@
+//! What both window operators share: their settings, their results and late records, and the snapshot.
+
+use std::sync::Arc;
+
+use stillstream_runtime::metrics::Counters;
+use stillstream_runtime::{AsyncSnapshot, OpenContext, Output};
+use stillstream_state::{BackendOptions, Data, Key, KeyedStateBackend, StateError};
+use stillstream_types::{Error, ErrorKind, OperatorSubtaskState, Result, Timestamp};
+
+use super::TimeWindow;
+use crate::collector::Collector;
+use crate::side_output::{OutputTag, SideCollectors, Sides};
+use crate::watermark::SavedTime;
+
+/// Results that one call of `resume` emits at most.
+pub(crate) const SLICE: usize = 1024;
+
+/// What a job says about a window, its kind and aggregate aside.
+pub(crate) struct Settings<T> {
+    pub lateness: i64,
+    pub late: Option<OutputTag<T>>,
+    pub sides: Sides,
+}
+
+impl<T> Clone for Settings<T> {
+    fn clone(&self) -> Self {
+        Self { lateness: self.lateness, late: self.late, sides: self.sides.clone() }
+    }
+}
+
+/// What one emits for a window: the user's function, in a type that gives nothing for an empty result.
+pub(crate) trait Emit<K, Out>: Send + Sync + 'static {
+    type Result: Data;
+    fn emit(&self, key: &K, window: TimeWindow, out: Out) -> Option<Self::Result>;
+}
+
+/// What is there once the operator is open: backends, counters, collectors.
+pub(crate) struct Shell<K, T, R> {
+    name: Arc<str>,
+    backend: KeyedStateBackend<K>,
+    saved: SavedTime,
+    /// How far event time is for this operator: what is late is told from it.
+    pub now: i64,
+    lateness: i64,
+    late: Option<OutputTag<T>>,
+    late_count: u64,
+    late_name: String,
+    counters: Arc<Counters>,
+    sides: SideCollectors,
+    results: Collector<R>,
+}
+
+impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
+    pub fn open(context: &OpenContext, settings: &Settings<T>) -> Result<Self> {
+        let options = BackendOptions::new(context.key_groups, context.key_group_range())
+            .asynchronous(context.asynchronous_snapshots);
+        let mut backend = KeyedStateBackend::heap(options);
+        if let Some(restored) = &context.restored {
+            backend.restore(&restored.keyed, &*context.store).map_err(StateError::into_error)?;
+        }
+        let (saved, restored) = SavedTime::open(context, "window-watermark")?;
+        Ok(Self {
+            name: context.name.clone(),
+            backend,
+            saved,
+            now: restored.unwrap_or(i64::MIN),
+            lateness: settings.lateness,
+            late: settings.late,
+            late_count: 0,
+            late_name: format!("{}.late", context.name),
+            counters: context.counters.clone(),
+            sides: settings.sides.open(),
+            results: Collector::default(),
+        })
+    }
+
+    pub fn backend(&mut self) -> &mut KeyedStateBackend<K> {
+        &mut self.backend
+    }
+
+    /// When a window is forgotten, by its last moment.
+    #[inline(always)]
+    pub fn purge_at(&self, last: i64) -> i64 {
+        last.saturating_add(self.lateness)
+    }
+
+    /// Whether a window with this last moment has been forgotten.
+    #[inline(always)]
+    pub fn is_late(&self, last: i64) -> bool {
+        self.now > i64::MIN && self.purge_at(last) <= self.now
+    }
+
+    /// Whether a window with this last moment has fired.
+    #[inline(always)]
+    pub fn has_fired(&self, last: i64) -> bool {
+        self.now > i64::MIN && last <= self.now
+    }
+
+    /// A record whose windows are all forgotten.
+    pub fn late(&mut self, value: T, time: i64) -> Result<()> {
+        match &self.late {
+            Some(tag) => self.sides.emit(tag, value, Some(time)),
+            None => {
+                self.late_count += 1;
+                Ok(())
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub fn result(&mut self, result: Option<R>, window: TimeWindow) {
+        if let Some(result) = result {
+            self.results.emit_at(result, Some(window.last().as_millis()));
+        }
+    }
+
+    /// Hands on results, late records and their count.
+    pub fn flush(&mut self, out: &mut Output) {
+        self.results.flush(out);
+        self.sides.flush(out);
+        self.counters.add(&self.late_name, std::mem::take(&mut self.late_count));
+    }
+
+    pub fn snapshot(&mut self) -> Result<Option<AsyncSnapshot>> {
+        let keyed = self.backend.freeze().map_err(StateError::into_error)?;
+        let operator = self.saved.freeze(self.now)?;
+        let name = self.name.clone();
+        Ok(Some(Box::new(move |store| {
+            let write = || {
+                let keyed = keyed.write(store, &name)?;
+                Ok(OperatorSubtaskState { keyed, operator: operator.write(store, &name)? })
+            };
+            write().map_err(StateError::into_error)
+        })))
+    }
+}
+
+/// Records without event time are in no window.
+pub(crate) fn check_times(records: usize, times: &[i64]) -> Result<()> {
+    match records == times.len() {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorKind::Plan,
+            "the records have no event time, so no window can hold them: add \
+             `.watermarks(WatermarkStrategy::bounded_out_of_orderness(..).timestamp(|record| ..))` to the stream before \
+             `key_by`",
+        )),
+    }
+}
+
+/// The operator is used before it was opened: a mistake of the runtime, not of the job.
+pub(crate) fn not_open() -> Error {
+    Error::new(ErrorKind::Plan, "the window is used before it was opened")
+}
+
+/// Watermarks that come in while nothing is emitted, and what to pass on at the end of an emission.
+#[derive(Default)]
+pub(crate) struct Passing(Option<Timestamp>);
+
+impl Passing {
+    pub fn hold(&mut self, watermark: Timestamp) {
+        self.0 = self.0.max(Some(watermark));
+    }
+
+    pub fn release(&mut self, out: &mut Output) {
+        if let Some(watermark) = self.0.take() {
+            out.watermark(watermark);
+        }
+    }
+}
