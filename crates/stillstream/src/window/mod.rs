@@ -7,7 +7,10 @@
 mod aggregates;
 mod aligned;
 mod assigner;
+mod event_clock;
 mod records;
+#[cfg(test)]
+mod restarts;
 mod session;
 mod shell;
 #[cfg(test)]
