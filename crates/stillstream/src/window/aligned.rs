@@ -123,6 +123,10 @@ where
         for (i, time) in times.iter().enumerate() {
             let latest = windows.latest(*time);
             let mut start = latest;
+            // with a slide above the size a record can be in no window, which alone does not make it late
+            if windows.last(latest) < *time && self.shell.is_late(*time, hashes[i]) {
+                late.push(i as u32);
+            }
             // windows that end after the record; the latest is the last to be forgotten
             while windows.last(start) >= *time {
                 if self.shell.is_late(windows.last(start), hashes[i]) {
@@ -221,8 +225,7 @@ where
                         },
                     );
                     let window = windows.window(start);
-                    let result = self.emit.emit(&key, window, result.map_err(StateError::into_error)?);
-                    open.shell.result(result, window);
+                    open.shell.result(&*self.emit, &key, window, result.map_err(StateError::into_error)?)?;
                 }
             }
             if chosen.is_empty() {
@@ -278,8 +281,7 @@ where
                     if !open.shell.clock.is_even() && open.shell.clock.floor(hash) >= last {
                         continue;
                     }
-                    let result = self.emit.emit(&key, window, self.aggregate.result(&acc));
-                    open.shell.result(result, window);
+                    open.shell.result(&*self.emit, &key, window, self.aggregate.result(&acc))?;
                 }
                 if !more {
                     open.walk = None;

@@ -147,8 +147,7 @@ where
             }
             let fired = open.add(&*self.aggregate, hash, &key, value, (start, end));
             if let Some((window, result)) = fired.map_err(StateError::into_error)? {
-                let result = self.emit.emit(&key, window, result);
-                open.shell.result(result, window);
+                open.shell.result(&*self.emit, &key, window, result)?;
             }
         }
         open.shell.flush(out);
@@ -199,8 +198,7 @@ where
                 open.timers.register(Timestamp::from_millis(next), timer.hash, &timer.key, ());
             }
             for (window, result) in fired {
-                let result = self.emit.emit(&timer.key, window, result);
-                open.shell.result(result, window);
+                open.shell.result(&*self.emit, &timer.key, window, result)?;
             }
             room -= 1;
             if room == 0 {

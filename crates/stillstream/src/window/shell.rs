@@ -29,10 +29,16 @@ impl<T> Clone for Settings<T> {
     }
 }
 
-/// What one emits for a window: the user's function, in a type that gives nothing for an empty result.
+/// What one emits for a window: the user's function.
 pub(crate) trait Emit<K, Out>: Send + Sync + 'static {
     type Result: Data;
-    fn emit(&self, key: &K, window: TimeWindow, out: Out) -> Option<Self::Result>;
+    fn emit(
+        &self,
+        key: &K,
+        window: TimeWindow,
+        out: Out,
+        results: &mut Collector<Self::Result>,
+    ) -> Result<()>;
 }
 
 /// What is there once the operator is open: backends, counters, collectors.
@@ -112,10 +118,15 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
     }
 
     #[inline(always)]
-    pub fn result(&mut self, result: Option<R>, window: TimeWindow) {
-        if let Some(result) = result {
-            self.results.emit_at(result, Some(window.last().as_millis()));
-        }
+    pub fn result<Out>(
+        &mut self,
+        emit: &impl Emit<K, Out, Result = R>,
+        key: &K,
+        window: TimeWindow,
+        out: Out,
+    ) -> Result<()> {
+        self.results.set_time(Some(window.last().as_millis()));
+        emit.emit(key, window, out, &mut self.results)
     }
 
     /// Hands on results, late records and their count.

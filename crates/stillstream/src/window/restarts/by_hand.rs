@@ -8,14 +8,16 @@ use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::testing::redistribute;
 use stillstream_runtime::{Batch, Emission, OpenContext, Operator, Output};
 use stillstream_state::{Aggregate, Key, MemorySnapshotStore};
-use stillstream_types::{CheckpointId, KeyGroups, KeyHash, OperatorSubtaskState, Timestamp};
+use stillstream_types::{CheckpointId, KeyGroups, KeyHash, OperatorSubtaskState, Result, Timestamp};
 
+use crate::collector::Collector;
 use crate::side_output::{OutputTag, Sides};
 use crate::window::aligned::AlignedWindows;
 use crate::window::assigner::Kind;
+use crate::window::process::{Collect, Process};
 use crate::window::session::SessionWindows;
 use crate::window::shell::Settings;
-use crate::window::{TimeWindow, With};
+use crate::window::{ProcessWindow, TimeWindow, With};
 
 /// Key, value, time.
 pub(super) type Record = (u32, u64, i64);
@@ -46,11 +48,32 @@ impl Aggregate for Sum {
     }
 }
 
+struct SumOfAll;
+
+impl ProcessWindow for SumOfAll {
+    type Key = u32;
+    type In = Record;
+    type Out = Fired;
+    fn process(
+        &self,
+        key: &u32,
+        window: TimeWindow,
+        records: Vec<Record>,
+        out: &mut Collector<Fired>,
+    ) -> Result<()> {
+        let (start, end) = (window.start.as_millis(), window.end.as_millis());
+        out.emit((*key, start, end, records.len() as u64, records.iter().map(|record| record.1).sum()));
+        Ok(())
+    }
+}
+
 /// What the operator under test is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     pub kind: Kind,
     pub lateness: i64,
+    /// Keeps all records, or only sums.
+    pub keep_all: bool,
     pub late_output: bool,
 }
 
@@ -65,6 +88,15 @@ fn boxed(setup: Setup) -> Box<dyn Operator> {
         Some((*key, window.start.as_millis(), window.end.as_millis(), n, sum))
     };
     let emit = Arc::new(With(emit, PhantomData));
+    if setup.keep_all {
+        let (collect, emit) = (Arc::new(Collect(PhantomData)), Arc::new(Process(SumOfAll)));
+        return match setup.kind {
+            Kind::Aligned(windows) => {
+                Box::new(AlignedWindows::new(windows, settings, selector, collect, emit))
+            }
+            Kind::Session { gap } => Box::new(SessionWindows::new(gap, settings, selector, collect, emit)),
+        };
+    }
     match setup.kind {
         Kind::Aligned(windows) => {
             Box::new(AlignedWindows::new(windows, settings, selector, Arc::new(Sum), emit))

@@ -84,7 +84,7 @@ fn compare_all(kind: Kind) {
         for lateness in [0, 25] {
             for restarts in [Restarts::Never, Restarts::SameParallelism, Restarts::AnyParallelism] {
                 let late_output = seed % 3 == 0;
-                compare(Setup { kind, lateness, late_output }, restarts, seed);
+                compare(Setup { kind, lateness, keep_all: seed % 2 == 0, late_output }, restarts, seed);
             }
         }
     }
