@@ -25,11 +25,24 @@ pub(crate) fn verify() -> bool {
         false => Outcome::Skipped("rustfmt is not installed: rustup component add rustfmt"),
     });
     step("lints", &|| match has("clippy") {
-        true => passed(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
+        true => passed(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--all-features",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ]),
         false => Outcome::Skipped("clippy is not installed: rustup component add clippy"),
     });
-    step("tests", &|| passed(&["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"]));
-    step("doc tests", &|| passed(&["test", "--workspace", "--doc", "--locked", "--no-fail-fast"]));
+    step("tests", &|| {
+        passed(&["test", "--workspace", "--all-targets", "--all-features", "--locked", "--no-fail-fast"])
+    });
+    step("doc tests", &|| {
+        passed(&["test", "--workspace", "--doc", "--all-features", "--locked", "--no-fail-fast"])
+    });
     step("documentation", &|| {
         let mut command = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
         command.env("RUSTDOCFLAGS", "-D warnings");

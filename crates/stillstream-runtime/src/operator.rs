@@ -55,6 +55,11 @@ impl Output {
     pub fn watermark(&mut self, watermark: Timestamp) {
         self.emitted.push_back(Emission::Watermark(watermark));
     }
+
+    /// Takes out what was emitted so far: for tests that drive an operator by hand.
+    pub fn drain(&mut self) -> impl Iterator<Item = Emission> + '_ {
+        self.emitted.drain(..)
+    }
 }
 
 /// The asynchronous part of a snapshot: runs on the snapshot pool, writes, and says where the state lies.
@@ -194,6 +199,56 @@ pub struct OpenContext {
 }
 
 impl OpenContext {
+    /// A context outside of a job: for tests that drive an operator by hand. Nothing is restored; the fields can be set.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stillstream_runtime::{OpenContext, clock::ManualClock};
+    /// use stillstream_types::KeyGroups;
+    /// # #[derive(Debug)] struct NoStore;
+    /// # use stillstream_types::{StreamHandle, streams::{SnapshotStore, SnapshotStream}};
+    /// # impl SnapshotStore for NoStore {
+    /// #     fn create(&self, _: &str) -> std::io::Result<Box<dyn SnapshotStream>> { Err(std::io::Error::other("none")) }
+    /// #     fn read(&self, _: &StreamHandle, _: u64, _: u64) -> std::io::Result<Vec<u8>> { Ok(Vec::new()) }
+    /// #     fn read_all(&self, _: &StreamHandle) -> std::io::Result<Vec<u8>> { Ok(Vec::new()) }
+    /// # }
+    /// let clock = Arc::new(ManualClock::default());
+    /// let context = OpenContext::by_hand("count", 1, 2, KeyGroups::new(128), Arc::new(NoStore), clock);
+    /// assert_eq!(context.key_group_range().len(), 64);
+    /// ```
+    pub fn by_hand(
+        name: &str,
+        subtask: u32,
+        parallelism: u32,
+        key_groups: KeyGroups,
+        store: Arc<dyn SnapshotStore>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            operator: OperatorId::from_uid(name),
+            subtask: SubtaskIndex(subtask),
+            parallelism,
+            key_groups,
+            restored: None,
+            restored_checkpoint: None,
+            store,
+            asynchronous_snapshots: true,
+            checkpointing: true,
+            generation: 1,
+            clock,
+            waker: Waker::idle(),
+            watermarks: WatermarkHub::new(0, 1),
+            counters: Arc::default(),
+        }
+    }
+
+    /// The same context with another hub: several subtasks that are driven by hand share one.
+    pub fn with_watermark_hub(mut self, hub: WatermarkHub) -> Self {
+        self.watermarks = hub;
+        self
+    }
+
     /// The key groups of this subtask.
     pub fn key_group_range(&self) -> KeyGroupRange {
         self.key_groups.range(self.subtask.0, self.parallelism)

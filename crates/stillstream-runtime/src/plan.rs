@@ -30,6 +30,15 @@ pub enum NodeBody {
     Operator(OperatorFactory),
 }
 
+impl fmt::Debug for NodeBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Source(_) => "Source",
+            Self::Operator(_) => "Operator",
+        })
+    }
+}
+
 /// How records get from one node to the next.
 #[derive(Clone)]
 pub enum Exchange {
@@ -43,12 +52,23 @@ pub enum Exchange {
     Key(SplitterFactory),
 }
 
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Forward => "Forward",
+            Self::Rebalance => "Rebalance",
+            Self::Broadcast => "Broadcast",
+            Self::Key(_) => "Key",
+        })
+    }
+}
+
 /// Number of a node in its plan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub usize);
 
 /// One input of a node. Several inputs with the same `port` are a union.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct NodeInput {
     /// The node whose output is read.
     pub from: NodeId,
@@ -61,7 +81,7 @@ pub struct NodeInput {
 }
 
 /// A source or an operator, as the user wrote it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Node {
     /// For people.
     pub name: String,

@@ -313,6 +313,16 @@ impl Driver {
                 self.chain.push_batch(port, batch);
                 continue;
             }
+            // Event time first: the frontier may have passed a barrier and a watermark at once, and what the watermark causes
+            // belongs before the barrier. At the end of the input that is every last window, which the final checkpoint
+            // has to hold. What is set aside counts, so no record can turn late by this.
+            let set_aside = self.later.iter().map(|queued| queued.time.watermark).min().unwrap_or(i64::MAX);
+            let watermark = Timestamp::from_millis(low_watermark(frontiers).min(set_aside));
+            if watermark > self.watermark {
+                self.watermark = watermark;
+                self.chain.push_watermark(watermark);
+                continue;
+            }
             // nothing of the own epoch is left here, and nothing can arrive: the barrier is complete
             let next = self.later.iter().map(|queued| queued.time.epoch).min().unwrap_or(u64::MAX).min(low);
             if next > self.epoch && next != u64::MAX {
@@ -333,13 +343,6 @@ impl Driver {
                         if queued.time.epoch <= self.epoch { &mut self.queue } else { &mut self.later };
                     target.push_back(queued);
                 }
-                continue;
-            }
-            let set_aside = self.later.iter().map(|queued| queued.time.watermark).min().unwrap_or(i64::MAX);
-            let watermark = Timestamp::from_millis(low_watermark(frontiers).min(set_aside));
-            if watermark > self.watermark {
-                self.watermark = watermark;
-                self.chain.push_watermark(watermark);
                 continue;
             }
             if low == u64::MAX && self.later.is_empty() {

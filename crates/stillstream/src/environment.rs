@@ -135,7 +135,10 @@ impl StreamExecutionEnvironment {
     /// # let _ = (numbers, words);
     /// ```
     pub fn from_collection<T: Data>(&self, records: impl IntoIterator<Item = T>) -> DataStream<T> {
-        self.from_source("collection", Collection::new(records)).set_parallelism(1)
+        // in the program's memory, as good as a constant: a missing uid is nothing to warn of
+        self.from_source("collection", Collection::new(records))
+            .set_parallelism(1)
+            .change("", |node| node.stateful = false)
     }
 }
 

@@ -9,7 +9,7 @@ use stillstream_state::{Aggregate, Data, Key};
 use stillstream_types::Result;
 
 use crate::data_stream::DataStream;
-use crate::functions::{BroadcastProcess, CoProcess, KeyedProcess, KeyedStates};
+use crate::functions::{BroadcastProcess, BroadcastStates, CoProcess, KeyedProcess, KeyedStates};
 use crate::graph::{NodeSpec, Upstream};
 use crate::keyed_stream::KeyedStream;
 use crate::operators::keyed_process::{OneInput, TwoInputs, WithBroadcast};
@@ -193,6 +193,19 @@ impl<T: Data, S: KeySelector<T>, R: Data> BroadcastConnected<T, S, R> {
     where
         F: BroadcastProcess<In = T, Rule = R, Key = S::Key>,
     {
+        self.process_with(F::open)
+    }
+
+    /// Applies a function that is made by a closure, so that it can be given parameters; as
+    /// [`KeyedStream::process_with`].
+    pub fn process_with<F>(
+        &self,
+        open: impl Fn(&mut KeyedStates<F::Key>, &mut BroadcastStates<'_>) -> Result<F> + Send + Sync + 'static,
+    ) -> DataStream<F::Out>
+    where
+        F: BroadcastProcess<In = T, Rule = R, Key = S::Key>,
+    {
+        let open = Arc::new(open);
         let (sides, selector, graph) = (Sides::new(), self.keyed.selector(), self.keyed.graph().clone());
         let rules: Vec<Upstream> = self
             .rules
@@ -202,7 +215,7 @@ impl<T: Data, S: KeySelector<T>, R: Data> BroadcastConnected<T, S, R> {
             .collect();
         let spec = NodeSpec::stateful("process").with_sides(sides.clone());
         let upstream = graph.operator(spec, &[&self.keyed.upstreams(), &rules], move || {
-            Ok(WithBroadcast::<F, S>::operator(selector.clone(), sides.clone()))
+            Ok(WithBroadcast::<F, S>::operator(open.clone(), selector.clone(), sides.clone()))
         });
         DataStream::new(graph.clone(), upstream)
     }
@@ -251,12 +264,26 @@ impl<T: Data, U: Data, S1: KeySelector<T>, S2: KeySelector<U, Key = S1::Key>> Ke
     where
         F: CoProcess<In1 = T, In2 = U, Key = S1::Key>,
     {
+        self.process_with(F::open)
+    }
+
+    /// Applies a function that is made by a closure, so that it can be given parameters; as
+    /// [`KeyedStream::process_with`].
+    pub fn process_with<F>(
+        &self,
+        open: impl Fn(&mut KeyedStates<F::Key>) -> Result<F> + Send + Sync + 'static,
+    ) -> DataStream<F::Out>
+    where
+        F: CoProcess<In1 = T, In2 = U, Key = S1::Key>,
+    {
+        let open = Arc::new(open);
         let (sides, graph) = (Sides::new(), self.first.graph().clone());
         let (first, second) = (self.first.selector(), self.second.selector());
         let spec = NodeSpec::stateful("co_process").with_sides(sides.clone());
         let upstream =
             graph.operator(spec, &[&self.first.upstreams(), &self.second.upstreams()], move || {
-                Ok(TwoInputs::<F, S1, S2>::operator(first.clone(), second.clone(), sides.clone()))
+                let (first, second) = (first.clone(), second.clone());
+                Ok(TwoInputs::<F, S1, S2>::operator(open.clone(), first, second, sides.clone()))
             });
         DataStream::new(graph.clone(), upstream)
     }

@@ -1,5 +1,6 @@
 //! A log for programs that have set up none.
 
+use std::io::IsTerminal;
 use std::sync::Once;
 
 use tracing_subscriber::EnvFilter;
@@ -17,6 +18,10 @@ pub(crate) fn init_logging() {
         let chosen = ["STILLSTREAM_LOG", "RUST_LOG"].iter().find_map(|name| std::env::var(name).ok());
         let filter = EnvFilter::new(chosen.as_deref().filter(|text| !text.is_empty()).unwrap_or("warn"));
         // a subscriber that the program sets at this very moment wins
-        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .with_ansi(std::io::stderr().is_terminal())
+            .try_init();
     });
 }

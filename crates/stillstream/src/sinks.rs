@@ -98,7 +98,8 @@ impl<T: Data> DataStream<T> {
     /// ```
     pub fn collect(&self) -> Collect<T> {
         let collect = Collect::new();
-        self.sink_to("collect", collect.clone());
+        // in the program's memory, which ends with it: a missing uid is nothing to warn of
+        self.sink_to("collect", collect.clone()).change(|node| node.stateful = false);
         collect
     }
 }

@@ -78,7 +78,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
 /// The job itself.
 fn run_job(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
-    let mut env = StreamExecutionEnvironment::from_args()?;
+    let env = StreamExecutionEnvironment::from_args()?;
     job::build(&env, &options.settings);
     let result = env.execute("flights")?;
     if let Some(checkpoint) = result.resumed_from {

@@ -25,14 +25,16 @@ fn expected() -> Expected {
     let mut weather = BTreeMap::new();
     for line in data("weather.csv.gz").lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
-        weather.insert((fields[1].to_string(), fields[0].to_string()), (unknown(fields[4]), unknown(fields[3])));
+        weather
+            .insert((fields[1].to_string(), fields[0].to_string()), (unknown(fields[4]), unknown(fields[3])));
     }
     let mut hours: BTreeMap<(String, String), (u64, Vec<i64>)> = BTreeMap::new();
     let mut days: BTreeMap<(String, String), (u64, u64, i64)> = BTreeMap::new();
     let mut rows = 0;
     for line in data("flights.csv.gz").lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
-        let (scheduled, delay, carrier, origin) = (fields[0], fields[1].parse::<i64>().ok(), fields[3], fields[6]);
+        let (scheduled, delay, carrier, origin) =
+            (fields[0], fields[1].parse::<i64>().ok(), fields[3], fields[6]);
         rows += 1;
         let hour = hours.entry((format!("{}:00:00Z", &scheduled[..13]), origin.to_string())).or_default();
         hour.0 += 1;
@@ -107,10 +109,22 @@ fn job(out: &Path, arguments: &[&str]) -> Child {
     command.arg("--checkpoint-dir").arg(out.join("checkpoints")).args(arguments).spawn().unwrap()
 }
 
+/// Waits for the job's end, a minute at most.
+fn wait(mut job: Child, arguments: &[&str]) {
+    for _ in 0..3000 {
+        if let Some(status) = job.try_wait().unwrap() {
+            assert!(status.success(), "{arguments:?}: {status}");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    job.kill().unwrap();
+    panic!("{arguments:?}: the job did not end within a minute");
+}
+
 /// Runs the job to its end.
 fn finish(out: &Path, arguments: &[&str]) {
-    let status = job(out, arguments).wait().unwrap();
-    assert!(status.success(), "{arguments:?}: {status}");
+    wait(job(out, arguments), arguments);
 }
 
 /// Numbers that look random and are the same each time.
@@ -123,8 +137,12 @@ fn random(state: &mut u64) -> u64 {
 /// Process ids of the children of a process.
 fn children(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-    tasks.flatten().flat_map(|task| of(task).split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<u32>>()).collect()
+    let of =
+        |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    tasks
+        .flatten()
+        .flat_map(|task| of(task).split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<u32>>())
+        .collect()
 }
 
 fn kill_9(pid: u32) {
@@ -149,7 +167,8 @@ fn the_result_equals_an_independent_computation_at_any_parallelism_and_backend()
 #[test]
 fn the_demonstration_kills_the_job_and_the_result_is_the_same() {
     let out = tempfile::tempdir().unwrap();
-    let status = program(out.path(), &["--pace", "1500ms", "--checkpoint-interval", "50ms"]).status().unwrap();
+    let status =
+        program(out.path(), &["--pace", "1500ms", "--checkpoint-interval", "50ms"]).status().unwrap();
     assert!(status.success());
     check(out.path(), &expected());
 }
@@ -185,10 +204,17 @@ fn two_worker_processes_give_the_same_result() {
 #[test]
 fn a_worker_process_killed_hard_is_replaced_and_the_result_is_the_same() {
     let out = tempfile::tempdir().unwrap();
-    let restarts = ["-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.attempts=10", "-D", "restart-strategy.fixed-delay.delay=10ms"];
+    let restarts = [
+        "-D",
+        "restart-strategy.type=fixed-delay",
+        "-D",
+        "restart-strategy.fixed-delay.attempts=10",
+        "-D",
+        "restart-strategy.fixed-delay.delay=10ms",
+    ];
     let mut arguments = vec!["--pace", "3s", "--parallelism", "2", "--processes", "2"];
     arguments.extend(restarts);
-    let mut running = job(out.path(), &arguments);
+    let running = job(out.path(), &arguments);
     let (mut seed, mut killed): (u64, Vec<u32>) = (7, Vec::new());
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(500));
@@ -198,8 +224,7 @@ fn a_worker_process_killed_hard_is_replaced_and_the_result_is_the_same() {
             killed.push(*worker);
         }
     }
-    let status = running.wait().unwrap();
-    assert!(status.success(), "{status}");
+    wait(running, &arguments);
     assert!(!killed.is_empty(), "no worker process was found");
     check(out.path(), &expected());
 }

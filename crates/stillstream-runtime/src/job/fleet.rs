@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use stillstream_types::{Error, ErrorKind, Result};
 
 use crate::control::{AttemptSpec, Control, Report};
-use crate::metrics::{Counters, WorkerMetrics};
+use crate::metrics::WorkerMetrics;
 use crate::shared::ReportSink;
 use crate::worker::{Inbox, WorkerContext, run_attempt};
 
@@ -155,6 +155,3 @@ impl<F: Fn(stillstream_types::Generation, Report) + Send + Sync> ReportSink for 
         (self.0)(generation, report);
     }
 }
-
-/// Counters that all workers of a process share.
-pub(crate) type SharedCounters = Arc<Counters>;

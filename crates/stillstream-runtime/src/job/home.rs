@@ -2,14 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use stillstream_checkpoint::{DiscardTarget, RegisterOutcome, WriteOutcome};
 use stillstream_storage::{JobStorage, Lease, RetainedCheckpoint, StorageError, StorageOptions};
 use stillstream_types::{CheckpointId, CheckpointMetadata, Error, ErrorKind, RegisterRecord, Result};
-
-use crate::snapshot_pool::SnapshotStores;
 
 /// Carries out what the coordinator wants done with storage. Calls block; they are made on IO threads.
 pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
@@ -29,23 +26,15 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     }
     /// "Not found" is success.
     fn discard(&self, target: &DiscardTarget) -> Result<(), String>;
-    fn stores(&self) -> Arc<dyn SnapshotStores>;
     /// For messages: where it is.
     fn describe(&self) -> String;
 }
 
 /// Checkpoints in this process's memory: they survive failures of the job, not the end of the process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct MemoryHome {
-    stores: Arc<dyn SnapshotStores>,
     register: Mutex<Option<RegisterRecord>>,
     metadata: Mutex<HashMap<String, CheckpointMetadata>>,
-}
-
-impl MemoryHome {
-    pub fn new(stores: Arc<dyn SnapshotStores>) -> Self {
-        Self { stores, register: Mutex::default(), metadata: Mutex::default() }
-    }
 }
 
 impl CheckpointHome for MemoryHome {
@@ -95,10 +84,6 @@ impl CheckpointHome for MemoryHome {
         Ok(())
     }
 
-    fn stores(&self) -> Arc<dyn SnapshotStores> {
-        self.stores.clone()
-    }
-
     fn describe(&self) -> String {
         "the JobManager's memory".into()
     }
@@ -110,7 +95,6 @@ pub(crate) struct StorageHome {
     storage: JobStorage,
     lease: Mutex<Lease>,
     claimed: RegisterRecord,
-    stores: Arc<dyn SnapshotStores>,
 }
 
 impl StorageHome {
@@ -118,16 +102,11 @@ impl StorageHome {
     ///
     /// # Errors
     /// If the directory cannot be used, or another live process has the job.
-    pub fn claim(
-        storage: JobStorage,
-        job_name: &str,
-        start_fresh: bool,
-        stores: Arc<dyn SnapshotStores>,
-    ) -> Result<Self> {
+    pub fn claim(storage: JobStorage, job_name: &str, start_fresh: bool) -> Result<Self> {
         let lease = if start_fresh { storage.claim_fresh(job_name) } else { storage.claim(job_name) };
         let lease = lease.map_err(StorageError::into_error)?;
         let claimed = lease.record().clone();
-        Ok(Self { storage, lease: Mutex::new(lease), claimed, stores })
+        Ok(Self { storage, lease: Mutex::new(lease), claimed })
     }
 }
 
@@ -199,10 +178,6 @@ impl CheckpointHome for StorageHome {
             None => Ok(()),
             Some(error) => Err(error.to_string()),
         }
-    }
-
-    fn stores(&self) -> Arc<dyn SnapshotStores> {
-        self.stores.clone()
     }
 
     fn describe(&self) -> String {

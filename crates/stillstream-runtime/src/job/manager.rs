@@ -84,7 +84,6 @@ pub(crate) struct Manager {
     pub io: IoThreads,
     pub clock: Arc<dyn Clock>,
     pub messages: mpsc::Receiver<Message>,
-    pub sender: mpsc::Sender<Message>,
     pub shared: Arc<Shared>,
     pub counters: Arc<Counters>,
     state: State,
@@ -127,26 +126,14 @@ pub(crate) struct Parts {
     pub io: IoThreads,
     pub clock: Arc<dyn Clock>,
     pub messages: mpsc::Receiver<Message>,
-    pub sender: mpsc::Sender<Message>,
     pub shared: Arc<Shared>,
     pub counters: Arc<Counters>,
 }
 
 impl Manager {
     pub fn new(parts: Parts) -> Self {
-        let Parts {
-            settings,
-            physical,
-            coordinator,
-            fleet,
-            home,
-            io,
-            clock,
-            messages,
-            sender,
-            shared,
-            counters,
-        } = parts;
+        let Parts { settings, physical, coordinator, fleet, home, io, clock, messages, shared, counters } =
+            parts;
         let checkpointing = settings.checkpoint.interval.is_some();
         let restart = settings.restart.unwrap_or_else(|| RestartStrategyConfig::default_for(checkpointing));
         let state = State {
@@ -165,20 +152,7 @@ impl Manager {
             result: None,
             progress: Progress::new(settings.progress),
         };
-        Self {
-            settings,
-            physical,
-            coordinator,
-            fleet,
-            home,
-            io,
-            clock,
-            messages,
-            sender,
-            shared,
-            counters,
-            state,
-        }
+        Self { settings, physical, coordinator, fleet, home, io, clock, messages, shared, counters, state }
     }
 
     fn checkpointing(&self) -> bool {
@@ -682,7 +656,10 @@ impl Manager {
             self.engine(Event::Tick);
         }
         match &mut self.state.phase {
-            Phase::WaitingToRestart { at } if *at <= now => self.request_attempt(),
+            Phase::WaitingToRestart { at } if *at <= now => {
+                self.advance(JobStatus::Created);
+                self.request_attempt();
+            }
             Phase::Stopping { deadline, warned, .. } => {
                 let (deadline, half) = (*deadline, self.settings.cancellation_timeout / 2);
                 if now >= deadline {

@@ -171,10 +171,8 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     let stores = snapshot_stores(&settings, &storage);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let home: Arc<dyn CheckpointHome> = match storage {
-        Some(storage) => {
-            Arc::new(StorageHome::claim(storage, &settings.name, settings.start_fresh, stores.clone())?)
-        }
-        None => Arc::new(MemoryHome::new(stores.clone())),
+        Some(storage) => Arc::new(StorageHome::claim(storage, &settings.name, settings.start_fresh)?),
+        None => Arc::new(MemoryHome::default()),
     };
     let coordinator = CheckpointCoordinator::new(CoordinatorSetup {
         job: JobId::from_name(&settings.name),
@@ -204,7 +202,6 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         io,
         clock,
         messages,
-        sender,
         shared,
         counters,
     });

@@ -133,10 +133,6 @@ impl Office {
         let _ = self.messages.lock().send(message);
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the shell starts the same program with the same arguments again"
-    )]
     fn spawn(&self, process: usize) -> Result<()> {
         let program = std::env::current_exe()?;
         let child = Command::new(&program)

@@ -115,7 +115,8 @@ pub trait BroadcastProcess: Sized + 'static {
         ctx: &mut BroadcastContext<'_, Self::Out>,
     ) -> Result<()>;
 
-    /// Called for each timer that fires, with the time that it was set for.
+    /// Called for each timer that fires, with the time that it was set for; see
+    /// [`KeyedProcess::on_timer`](super::KeyedProcess::on_timer).
     ///
     /// # Errors
     /// As [`process`](Self::process).

@@ -72,7 +72,8 @@ pub trait CoProcess: Sized + 'static {
     /// As [`process1`](Self::process1).
     fn process2(&mut self, record: Self::In2, ctx: &mut CoContext<'_, Self>) -> Result<()>;
 
-    /// Called for each timer that fires, with the time that it was set for.
+    /// Called for each timer that fires, with the time that it was set for; see
+    /// [`KeyedProcess::on_timer`](super::KeyedProcess::on_timer).
     ///
     /// # Errors
     /// As [`process1`](Self::process1).

@@ -69,7 +69,15 @@ pub trait KeyedProcess: Sized + 'static {
     /// An error fails the job, which then restarts by its restart strategy.
     fn process(&mut self, record: Self::In, ctx: &mut Context<'_, Self>) -> Result<()>;
 
-    /// Called for each timer that fires, with the time that it was set for.
+    /// Called for each timer that fires, with the time that it was set for. The context's
+    /// [`timestamp`](KeyedContext::timestamp) is that time for a timer of event time, and `None` for one of processing time.
+    ///
+    /// A watermark may come after records that are later than it, and so may a timer: where that matters, compare times in
+    /// [`process`](Self::process) too.
+    ///
+    /// At the end of a bounded input the watermark is [`Timestamp::MAX`], and every timer of event time is due, also one
+    /// that is set then: a function that sets the next timer with each must stop when it sees that watermark, or the job
+    /// never ends. Timers of processing time that are not yet due are dropped.
     ///
     /// # Errors
     /// As [`process`](Self::process).

@@ -216,6 +216,9 @@ impl<L: Logic> Operator for KeyedOperator<L> {
     }
 }
 
+/// Makes a function.
+type Open<F, K> = dyn Fn(&mut KeyedStates<K>) -> Result<F> + Send + Sync;
+
 /// A [`KeyedProcess`].
 pub(crate) struct OneInput<F, S> {
     function: F,
@@ -223,11 +226,7 @@ pub(crate) struct OneInput<F, S> {
 }
 
 impl<F: KeyedProcess, S: KeySelector<F::In, Key = F::Key>> OneInput<F, S> {
-    pub fn operator(
-        open: Arc<dyn Fn(&mut KeyedStates<F::Key>) -> Result<F> + Send + Sync>,
-        selector: Arc<S>,
-        sides: Sides,
-    ) -> KeyedOperator<Self> {
+    pub fn operator(open: Arc<Open<F, F::Key>>, selector: Arc<S>, sides: Sides) -> KeyedOperator<Self> {
         let make: MakeLogic<Self> =
             Arc::new(move |states, _| Ok(Self { function: open(states)?, selector: selector.clone() }));
         KeyedOperator::new(make, sides, false)
@@ -261,9 +260,14 @@ where
     S1: KeySelector<F::In1, Key = F::Key>,
     S2: KeySelector<F::In2, Key = F::Key>,
 {
-    pub fn operator(first: Arc<S1>, second: Arc<S2>, sides: Sides) -> KeyedOperator<Self> {
+    pub fn operator(
+        open: Arc<Open<F, F::Key>>,
+        first: Arc<S1>,
+        second: Arc<S2>,
+        sides: Sides,
+    ) -> KeyedOperator<Self> {
         let make: MakeLogic<Self> = Arc::new(move |states, _| {
-            Ok(Self { function: F::open(states)?, first: first.clone(), second: second.clone() })
+            Ok(Self { function: open(states)?, first: first.clone(), second: second.clone() })
         });
         KeyedOperator::new(make, sides, false)
     }
@@ -294,6 +298,11 @@ where
     }
 }
 
+/// Makes a [`BroadcastProcess`].
+type OpenWithBroadcast<F> = dyn Fn(&mut KeyedStates<<F as BroadcastProcess>::Key>, &mut BroadcastStates<'_>) -> Result<F>
+    + Send
+    + Sync;
+
 /// A [`BroadcastProcess`].
 pub(crate) struct WithBroadcast<F, S> {
     function: F,
@@ -302,9 +311,9 @@ pub(crate) struct WithBroadcast<F, S> {
 }
 
 impl<F: BroadcastProcess, S: KeySelector<F::In, Key = F::Key>> WithBroadcast<F, S> {
-    pub fn operator(selector: Arc<S>, sides: Sides) -> KeyedOperator<Self> {
+    pub fn operator(open: Arc<OpenWithBroadcast<F>>, selector: Arc<S>, sides: Sides) -> KeyedOperator<Self> {
         let make: MakeLogic<Self> = Arc::new(move |states, backend| {
-            let function = F::open(states, &mut BroadcastStates { backend })?;
+            let function = open(states, &mut BroadcastStates { backend })?;
             Ok(Self { function, selector: selector.clone(), types: PhantomData })
         });
         KeyedOperator::new(make, sides, true)

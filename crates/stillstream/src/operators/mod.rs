@@ -5,3 +5,6 @@ pub(crate) mod keyed_state;
 pub(crate) mod keyed_value;
 pub(crate) mod plain_process;
 pub(crate) mod stateless;
+
+#[cfg(test)]
+mod tests;
