@@ -50,12 +50,6 @@ impl OpenContext {
         self
     }
 
-    /// The same with another hub, so that subtasks which a test drives hear of one another.
-    pub fn with_watermark_hub(mut self, hub: WatermarkHub) -> Self {
-        self.watermarks = hub;
-        self
-    }
-
     /// The same with another clock.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -64,11 +58,6 @@ impl OpenContext {
 }
 
 impl Output {
-    /// Takes everything, in order.
-    pub fn take_all(&mut self) -> Vec<Emission> {
-        std::mem::take(&mut self.emitted).into()
-    }
-
     /// Takes the batches of the main output.
     pub fn take_batches(&mut self) -> Vec<AnyBatch> {
         self.take_where(|emission| match emission {
