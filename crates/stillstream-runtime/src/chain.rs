@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use stillstream_types::crash::crash_point;
 use stillstream_types::{CheckpointId, Error, OperatorId, Result, Timestamp};
 
 use crate::batch::AnyBatch;
@@ -334,6 +335,7 @@ impl Chain {
     }
 
     pub fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
+        crash_point("before-commit")?;
         self.each("its commit", |body| match body {
             Body::Operator(operator) => operator.checkpoint_complete(id),
             Body::Source(source) => source.checkpoint_complete(id),

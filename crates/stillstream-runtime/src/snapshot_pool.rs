@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use parking_lot::Mutex;
+use stillstream_types::crash::crash_point;
 use stillstream_types::{
     CheckpointId, Generation, OperatorId, Result, ResultExt, SubtaskId, TaskSnapshot, streams::SnapshotStore,
 };
@@ -101,6 +102,7 @@ fn write(job: SnapshotJob, stores: &dyn SnapshotStores, clock: &dyn Clock) {
         let store = stores.store(checkpoint, &format!("{}-{}", subtask.vertex, subtask.index))?;
         let mut snapshot = TaskSnapshot::default();
         for (operator, name, part) in parts {
+            crash_point("during-snapshot")?;
             let state = part(&*store).context(|| format!("state of operator `{name}`"))?;
             snapshot.operators.push((operator, state));
         }

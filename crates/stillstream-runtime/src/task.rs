@@ -313,12 +313,11 @@ impl Driver {
                 self.chain.push_batch(port, batch);
                 continue;
             }
-            // Event time first: the frontier may have passed a barrier and a watermark at once, and what the watermark causes
-            // belongs before the barrier. At the end of the input that is every last window, which the final checkpoint
-            // has to hold. What is set aside counts, so no record can turn late by this.
             let set_aside = self.later.iter().map(|queued| queued.time.watermark).min().unwrap_or(i64::MAX);
             let watermark = Timestamp::from_millis(low_watermark(frontiers).min(set_aside));
-            if watermark > self.watermark {
+            if watermark == Timestamp::MAX && self.watermark < watermark {
+                // the end of the input comes before the barrier, even if one step shows both: what it makes timers and
+                // windows emit belongs into the last checkpoint, since none follows
                 self.watermark = watermark;
                 self.chain.push_watermark(watermark);
                 continue;
@@ -343,6 +342,11 @@ impl Driver {
                         if queued.time.epoch <= self.epoch { &mut self.queue } else { &mut self.later };
                     target.push_back(queued);
                 }
+                continue;
+            }
+            if watermark > self.watermark {
+                self.watermark = watermark;
+                self.chain.push_watermark(watermark);
                 continue;
             }
             if low == u64::MAX && self.later.is_empty() {

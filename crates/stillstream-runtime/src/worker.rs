@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use stillstream_types::crash::crash_point;
 use stillstream_types::{Error, ErrorKind, OperatorId, Result, Timestamp};
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::Exchange as ExchangePact;
@@ -94,6 +95,9 @@ fn open_chain(
     let mut chain = Chain::new();
     let store =
         context.stores.reader(spec.restored.as_ref().and_then(|restored| restored.location.as_deref()))?;
+    if spec.restored.is_some() {
+        crash_point("during-restore")?;
+    }
     for (at, operator) in task.chain.iter().enumerate() {
         let restored = |id: &OperatorId| {
             let state = spec.restored.as_ref()?.operators.get(id)?;

@@ -31,6 +31,7 @@
 //! | state | [`state`] |
 //! | files, generators, sinks | [`connectors`] |
 //! | connectors of your own | [`connect`] |
+//! | tests of functions | [`testing`] |
 //! | watching a running job | [`JobClient`] |
 
 // `derive(Data)` names this crate, also within itself
@@ -53,6 +54,7 @@ mod restart;
 mod settings;
 mod side_output;
 mod sinks;
+pub mod testing;
 pub mod watermark;
 pub mod window;
 

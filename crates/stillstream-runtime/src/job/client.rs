@@ -153,7 +153,8 @@ impl JobClient {
     /// Takes a checkpoint now and waits until it is complete.
     ///
     /// # Errors
-    /// If the checkpoint fails or the job ends before it is complete.
+    /// If the checkpoint fails, the job ends before it is complete, or checkpointing is off: the job then has nowhere to keep
+    /// one, and its sinks commit at the end only.
     pub fn trigger_checkpoint(&self) -> Result<CheckpointReport> {
         let (reply, answer) = mpsc::channel();
         let gone = || {

@@ -13,6 +13,7 @@ use stillstream_checkpoint::{
     JobState, JobStatus, OperatorInfo, RequestId, RestartDecision, RestartStrategy, RestartStrategyConfig,
     TaskInfo,
 };
+use stillstream_types::crash::crash_point;
 use stillstream_types::{
     CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobOutcome, Result, SubtaskId,
     SubtaskIndex,
@@ -103,6 +104,8 @@ struct State {
     started: Duration,
     slowest: Duration,
     result: Option<Result<()>>,
+    /// The register says that the job has finished: no other outcome can be written and no attempt begun.
+    finished: bool,
     progress: Progress,
 }
 
@@ -150,6 +153,7 @@ impl Manager {
             started: clock.elapsed(),
             slowest: Duration::ZERO,
             result: None,
+            finished: false,
             progress: Progress::new(settings.progress),
         };
         Self { settings, physical, coordinator, fleet, home, io, clock, messages, shared, counters, state }
@@ -231,6 +235,15 @@ impl Manager {
                 }
             }
             Message::Cancel => self.cancel(),
+            Message::TriggerCheckpoint(reply) if !self.checkpointing() => {
+                let message = format!(
+                    "job `{}` takes no checkpoints; `enable_checkpointing` (execution.checkpointing.interval) changes that",
+                    self.settings.name
+                );
+                // the client may have gone away
+                let _ = reply
+                    .send(Err(CheckpointFailure::new(FailureReason::PeriodicSchedulerShutdown, message)));
+            }
             Message::TriggerCheckpoint(reply) => {
                 let request = RequestId(self.state.next_request);
                 self.state.next_request += 1;
@@ -288,6 +301,7 @@ impl Manager {
                 });
             }
             Command::NotifyComplete { generation, checkpoint, .. } => {
+                passing("before-notification");
                 if generation == self.state.generation {
                     self.fleet.send(Control::Complete { id: checkpoint });
                 }
@@ -453,7 +467,7 @@ impl Manager {
             }
             Report::Acknowledged { checkpoint, subtask, snapshot, times } => {
                 let metrics = metrics_of(&times);
-
+                passing("after-acknowledge");
                 self.engine(Event::Acknowledge { generation, checkpoint, subtask, snapshot, metrics });
             }
             Report::Declined { checkpoint, subtask, reason } => {
@@ -501,6 +515,7 @@ impl Manager {
     fn finish_job(&mut self, outcome: JobOutcome) {
         match outcome {
             JobOutcome::Finished => {
+                self.state.finished = true;
                 if matches!(self.state.phase, Phase::Running) {
                     self.state.phase = Phase::Draining;
                     self.fleet.send(Control::Finish);
@@ -616,7 +631,7 @@ impl Manager {
 
     /// Restart or give up.
     fn after_failure(&mut self, error: Error) {
-        if error.is_fatal() {
+        if error.is_fatal() || self.state.finished {
             return self.give_up(error);
         }
         let random = random_unit();
@@ -646,7 +661,11 @@ impl Manager {
 
     fn end_with(&mut self, outcome: JobOutcome, error: Error) {
         self.state.phase = Phase::Ending { error };
-        self.engine(Event::JobEnded { outcome });
+        match self.state.finished {
+            // the coordinator has written its last outcome and answers no more
+            true => self.finish_job(outcome),
+            false => self.engine(Event::JobEnded { outcome }),
+        }
     }
 
     fn timers(&mut self) {
@@ -782,6 +801,13 @@ impl Manager {
         board.ended = true;
         drop(board);
         self.shared.changed.notify_all();
+    }
+}
+
+/// A place where a test may make the JobManager die.
+fn passing(point: &str) {
+    if let Err(crash) = crash_point(point) {
+        tracing::warn!("{crash}: the JobManager goes on");
     }
 }
 

@@ -1,0 +1,239 @@
+//! Plans made from a seed, whose weight at the end is known.
+
+use std::sync::mpsc;
+
+use stillstream::prelude::*;
+
+/// Key, weight, event time in milliseconds. What a plan does to the sum of the weights is known.
+pub type Row = (u64, u64, i64);
+
+/// Xorshift: the same plan for the same seed.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+/// The sum of the weights.
+pub struct Weight;
+
+impl Aggregate for Weight {
+    type In = Row;
+    type Acc = u64;
+    type Out = u64;
+
+    fn create(&self) -> u64 {
+        0
+    }
+    fn add(&self, acc: &mut u64, row: Row) {
+        *acc += row.1;
+    }
+    fn merge(&self, acc: &mut u64, other: u64) {
+        *acc += other;
+    }
+    fn result(&self, acc: &u64) -> u64 {
+        *acc
+    }
+}
+
+/// Passes both inputs on, and counts them by key.
+pub struct Join {
+    seen: ValueState<(u64, u64)>,
+}
+
+impl CoProcess for Join {
+    type Key = u64;
+    type In1 = Row;
+    type In2 = Row;
+    type Out = Row;
+
+    fn open(states: &mut CoStates<Self>) -> Result<Self> {
+        Ok(Self { seen: states.value("seen")? })
+    }
+    fn process1(&mut self, row: Row, ctx: &mut CoContext<Self>) -> Result<()> {
+        let (left, right) = self.seen.get(ctx)?.unwrap_or_default();
+        self.seen.set(ctx, (left + 1, right))?;
+        ctx.emit(row);
+        Ok(())
+    }
+    fn process2(&mut self, row: Row, ctx: &mut CoContext<Self>) -> Result<()> {
+        let (left, right) = self.seen.get(ctx)?.unwrap_or_default();
+        self.seen.set(ctx, (left, right + 1))?;
+        ctx.emit(row);
+        Ok(())
+    }
+}
+
+/// The end of the job, if it comes within `limit`.
+pub fn end_within(client: &JobClient, limit: Duration) -> Option<Result<JobResult>> {
+    let (ended, end) = mpsc::channel();
+    let client = client.clone();
+    let waiting = std::thread::Builder::new().spawn(move || ended.send(client.wait()));
+    waiting.expect("a thread");
+    end.recv_timeout(limit).ok()
+}
+
+const LATE: OutputTag<Row> = OutputTag::new("late");
+const ASIDE: OutputTag<Row> = OutputTag::new("aside");
+
+/// A stream, and between which bounds the sum of its weights is.
+#[derive(Clone)]
+struct Part {
+    stream: DataStream<Row>,
+    least: u64,
+    most: u64,
+}
+
+/// A plan under construction.
+pub struct Plan {
+    pub random: Random,
+    pub text: String,
+    steps: u64,
+    parts: Vec<Part>,
+}
+
+/// The sums that come out: weights of the last stream, and its bounds.
+pub struct Outcome {
+    pub rows: Collect<Row>,
+    pub least: u64,
+    pub most: u64,
+    pub text: String,
+}
+
+impl Plan {
+    pub fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), text: String::new(), steps: 0, parts: Vec::new() }
+    }
+
+    pub fn note(&mut self, text: &str) {
+        self.text += text;
+        self.text.push(' ');
+    }
+
+    fn source(&mut self, env: &StreamExecutionEnvironment) {
+        self.steps += 1;
+        let count = 2 * (200 + self.random.below(4_000));
+        let keys = [1, 10, 500, 100_000][self.random.below(4) as usize];
+        self.note(&format!("source({count} rows, {keys} keys)"));
+        let rows = Generator::new(count, move |i| (i % keys, i % 2, (i / 2) as i64));
+        let uid = format!("source-{}", self.steps);
+        let stream = env.from_source(&uid, rows).uid(&uid);
+        self.parts.push(Part { stream, least: count / 2, most: count / 2 });
+    }
+
+    fn windows(&mut self, part: Part) -> Part {
+        let delay = [0, 100, 100_000][self.random.below(3) as usize];
+        let time = |row: &Row| Timestamp::from_millis(row.2);
+        let strategy = WatermarkStrategy::bounded_out_of_orderness(millis(delay)).timestamp(time);
+        let rows = part.stream.watermarks(strategy).uid(format!("time-{}", self.steps));
+        let keyed = rows.key_by(|row| row.0);
+        let (windowed, copies, kind) = match self.random.below(3) {
+            0 => (keyed.window(Tumbling::of(millis(200))), 1, "tumbling"),
+            1 => (keyed.window(Sliding::of(millis(300), millis(100))), 3, "sliding"),
+            _ => (keyed.window(Session::with_gap(millis(50))), 1, "session"),
+        };
+        self.note(&format!("{kind}(delay {delay})"));
+        let sums = windowed
+            .late_output(&LATE)
+            .aggregate_with(Weight, |key, window, weight| (*key, weight, window.last().as_millis()))
+            .uid(format!("windows-{}", self.steps));
+        let stream = sums.union(&sums.side_output(&LATE)).map(|row| row);
+        Part { stream, least: part.least, most: part.most * copies }
+    }
+
+    fn step(&mut self, env: &StreamExecutionEnvironment, parallelism: u64) {
+        self.steps += 1;
+        let at = self.random.below(self.parts.len() as u64) as usize;
+        let part = self.parts.swap_remove(at);
+        let Part { stream, least, most } = part.clone();
+        let same = |stream| Part { stream, least, most };
+        let part = match self.random.below(10) {
+            0 => {
+                self.note("map");
+                same(stream.map(|(key, weight, at)| (key * 7 + 1, weight, at)))
+            }
+            1 => {
+                self.note("filter");
+                same(stream.filter(|row| row.1 != 0))
+            }
+            2 | 3 => self.windows(part),
+            4 => {
+                self.note("keyed");
+                let step = |seen: &mut u64, row: Row| {
+                    *seen += 1;
+                    row
+                };
+                let keyed = stream.key_by(|row| row.0).map_with_state("seen", step);
+                same(keyed.uid(format!("keyed-{}", self.steps)))
+            }
+            5 => {
+                if self.parts.is_empty() {
+                    self.source(env);
+                }
+                self.note("join");
+                let other = self.parts.pop().expect("just made");
+                let joined = stream.connect(&other.stream).key_by(|row| row.0, |row| row.0).process::<Join>();
+                let stream = joined.uid(format!("join-{}", self.steps));
+                Part { stream, least: least + other.least, most: most + other.most }
+            }
+            6 => {
+                self.note("diamond");
+                let (left, right) = (stream.map(|row| row), stream.filter(|row| row.1 != 0));
+                let stream = match self.random.below(2) {
+                    0 => left.union(&right).map(|row| row),
+                    _ => left
+                        .connect(&right)
+                        .key_by(|row| row.0, |row| row.0)
+                        .process::<Join>()
+                        .uid(format!("diamond-{}", self.steps)),
+                };
+                Part { stream, least: least * 2, most: most * 2 }
+            }
+            7 => {
+                self.note("side");
+                let kept = stream.split_off(&ASIDE, |row| row.0 % 3 == 0);
+                same(kept.union(&kept.side_output(&ASIDE)).map(|row| row))
+            }
+            8 => {
+                self.note("rebalance");
+                same(stream.rebalance().map(|row| row).disable_chaining())
+            }
+            _ if most < 20_000 => {
+                self.note("broadcast");
+                let stream = stream.broadcast().map(|row| row);
+                Part { stream, least: least * parallelism, most: most * parallelism }
+            }
+            _ => {
+                self.note("one");
+                same(stream.map(|row| row).set_parallelism(1))
+            }
+        };
+        self.parts.push(part);
+    }
+
+    /// Sources, steps, and one end.
+    pub fn build(mut self, env: &StreamExecutionEnvironment, parallelism: u64) -> Outcome {
+        for _ in 0..1 + self.random.below(3) {
+            self.source(env);
+        }
+        for _ in 0..2 + self.random.below(5) {
+            self.step(env, parallelism);
+        }
+        let mut last = self.parts.pop().expect("a source");
+        for other in std::mem::take(&mut self.parts) {
+            last.stream = last.stream.union(&other.stream);
+            last.least += other.least;
+            last.most += other.most;
+        }
+        Outcome { rows: last.stream.collect(), least: last.least, most: last.most, text: self.text }
+    }
+}
