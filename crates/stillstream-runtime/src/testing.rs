@@ -58,6 +58,11 @@ impl OpenContext {
 }
 
 impl Output {
+    /// Takes everything, in order.
+    pub fn take_all(&mut self) -> Vec<Emission> {
+        std::mem::take(&mut self.emitted).into()
+    }
+
     /// Takes the batches of the main output.
     pub fn take_batches(&mut self) -> Vec<AnyBatch> {
         self.take_where(|emission| match emission {

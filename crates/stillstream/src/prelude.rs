@@ -19,7 +19,7 @@ pub use crate::functions::{
     KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
 };
 pub use crate::watermark::WatermarkStrategy;
-pub use crate::window::{Session, Sliding, TimeWindow, Tumbling, WindowedStream};
+pub use crate::window::{ProcessWindow, Session, Sliding, TimeWindow, Tumbling};
 pub use crate::{
     Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,
     RestartStrategy, StreamExecutionEnvironment, StreamSink,

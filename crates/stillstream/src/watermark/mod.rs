@@ -20,7 +20,7 @@ use stillstream_types::Timestamp;
 
 use crate::data_stream::DataStream;
 use crate::graph::NodeSpec;
-use operator::AssignWatermarks;
+pub(crate) use operator::AssignWatermarks;
 
 /// Fills the column of event times; one call a batch.
 type Times<T> = Arc<dyn Fn(&[T], &mut Vec<i64>) + Send + Sync>;

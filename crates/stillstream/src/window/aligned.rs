@@ -74,9 +74,15 @@ where
     Acc: Data,
     R: Data,
 {
+    /// Whether the operator's own watermark has fired a window with this last moment.
+    fn has_fired(&self, last: i64) -> bool {
+        let now = self.shell.clock.watermark();
+        now > i64::MIN && last <= now
+    }
+
     /// When something is next to be done about a window with this last moment.
     fn due_at(&self, last: i64) -> i64 {
-        match self.shell.has_fired(last) {
+        match self.has_fired(last) {
             true => self.shell.purge_at(last),
             false => last,
         }
@@ -89,7 +95,7 @@ where
         self.next_due = i64::MAX;
         for start in starts {
             let last = windows.last(start);
-            let (fired, purge_at) = (self.shell.has_fired(last), self.shell.purge_at(last));
+            let (fired, purge_at) = (self.has_fired(last), self.shell.purge_at(last));
             let purge = purge_at <= to;
             match (fired, last <= to) {
                 // a firing comes before its purge, even at the same moment: the sort is stable
@@ -107,14 +113,23 @@ where
     }
 
     /// The records of each window that still takes some, the windows ascending; the others are late.
-    fn sort(&self, windows: &Aligned, times: &[i64]) -> (BTreeMap<i64, Vec<u32>>, Vec<u32>) {
+    fn sort(
+        &self,
+        windows: &Aligned,
+        times: &[i64],
+        hashes: &[KeyHash],
+    ) -> (BTreeMap<i64, Vec<u32>>, Vec<u32>) {
         let (mut sorted, mut late) = (BTreeMap::<i64, Vec<u32>>::new(), Vec::new());
         for (i, time) in times.iter().enumerate() {
             let latest = windows.latest(*time);
             let mut start = latest;
+            // with a slide above the size a record can be in no window, which alone does not make it late
+            if windows.last(latest) < *time && self.shell.is_late(*time, hashes[i]) {
+                late.push(i as u32);
+            }
             // windows that end after the record; the latest is the last to be forgotten
             while windows.last(start) >= *time {
-                if self.shell.is_late(windows.last(start)) {
+                if self.shell.is_late(windows.last(start), hashes[i]) {
                     if start == latest {
                         late.push(i as u32);
                     }
@@ -165,7 +180,8 @@ where
         let first = windows.latest(least);
         let one = windows.size == windows.slide
             && first == windows.latest(most)
-            && !open.shell.has_fired(windows.last(first));
+            && open.shell.clock.is_even()
+            && !open.has_fired(windows.last(first));
         if one && !times.is_empty() {
             let keys = Keys { records: &records, selector, chosen: None };
             let add = |i: usize, acc: &mut A::Acc| {
@@ -180,15 +196,21 @@ where
             return Ok(());
         }
 
-        let (sorted, late) = open.sort(&windows, &times);
+        let (sorted, late) = open.sort(&windows, &times, &hashes);
         for (start, chosen) in sorted {
             let last = windows.last(start);
             open.next_due = open.next_due.min(open.due_at(last));
             // with ascending windows a record's latest one is its last use
             let is_last = |i: usize| windows.latest(times[i]) == start;
-            if open.shell.has_fired(last) {
-                // within the allowed lateness: a new result for each record
-                for i in chosen {
+            // within the allowed lateness: a new result for each record
+            let fired = |i: &u32| open.shell.has_fired(last, hashes[*i as usize]);
+            let (again, chosen): (Vec<u32>, Vec<u32>) = match open.shell.clock.is_even() {
+                true if open.has_fired(last) => (chosen, Vec::new()),
+                true => (Vec::new(), chosen),
+                false => chosen.into_iter().partition(fired),
+            };
+            if !again.is_empty() {
+                for i in again {
                     let i = i as usize;
                     let Some(key) = records.key(selector, i) else { continue };
                     let Some(value) = records.take(i, is_last(i)) else { continue };
@@ -203,9 +225,10 @@ where
                         },
                     );
                     let window = windows.window(start);
-                    let result = self.emit.emit(&key, window, result.map_err(StateError::into_error)?);
-                    open.shell.result(result, window);
+                    open.shell.result(&*self.emit, &key, window, result.map_err(StateError::into_error)?)?;
                 }
+            }
+            if chosen.is_empty() {
                 continue;
             }
             let keys = Keys { records: &records, selector, chosen: Some(&chosen) };
@@ -231,13 +254,14 @@ where
 
     fn watermark(&mut self, watermark: Timestamp, out: &mut Output) -> Result<()> {
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        let to = watermark.as_millis().max(open.shell.now);
+        let to = watermark.as_millis().max(open.shell.clock.watermark());
         if to >= open.next_due {
             open.plan(&self.windows, to)?;
         }
-        open.shell.now = to;
+        open.shell.clock.advance(to);
         open.passing.hold(watermark);
         if open.due.is_empty() && open.walk.is_none() {
+            open.shell.clock.settle();
             open.passing.release(out);
         }
         Ok(())
@@ -251,10 +275,13 @@ where
                 let start = walk.namespace();
                 let more = walk.next_slice(room, &mut open.slice).map_err(StateError::into_error)?;
                 room -= open.slice.len().min(room);
-                let window = self.windows.window(start);
-                for (_, key, acc) in open.slice.drain(..) {
-                    let result = self.emit.emit(&key, window, self.aggregate.result(&acc));
-                    open.shell.result(result, window);
+                let (window, last) = (self.windows.window(start), self.windows.last(start));
+                for (hash, key, acc) in open.slice.drain(..) {
+                    // a key group that was past this window before the restore has fired it
+                    if !open.shell.clock.is_even() && open.shell.clock.floor(hash) >= last {
+                        continue;
+                    }
+                    open.shell.result(&*self.emit, &key, window, self.aggregate.result(&acc))?;
                 }
                 if !more {
                     open.walk = None;
@@ -279,6 +306,7 @@ where
             }
         }
         open.shell.flush(out);
+        open.shell.clock.settle();
         open.passing.release(out);
         Ok(false)
     }

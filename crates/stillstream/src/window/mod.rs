@@ -7,13 +7,18 @@
 mod aggregates;
 mod aligned;
 mod assigner;
+mod event_clock;
+mod process;
 mod records;
+#[cfg(test)]
+mod restarts;
 mod session;
 mod shell;
 #[cfg(test)]
 mod tests;
 
 pub use assigner::{Session, Sliding, TimeWindow, Tumbling, WindowAssigner};
+pub use process::ProcessWindow;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -22,7 +27,9 @@ use std::time::Duration;
 
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_state::{Aggregate, Data};
+use stillstream_types::Result;
 
+use crate::collector::Collector;
 use crate::data_stream::DataStream;
 use crate::graph::NodeSpec;
 use crate::keyed_stream::KeyedStream;
@@ -31,6 +38,7 @@ use crate::watermark::millis_of;
 use aggregates::{Count, Reduce};
 use aligned::AlignedWindows;
 use assigner::{Aligned, Kind};
+use process::{Collect, Process};
 use session::SessionWindows;
 use shell::{Emit, Settings};
 
@@ -93,8 +101,11 @@ where
 {
     type Result = R;
     #[inline(always)]
-    fn emit(&self, key: &K, window: TimeWindow, out: Out) -> Option<R> {
-        (self.0)(key, window, out)
+    fn emit(&self, key: &K, window: TimeWindow, out: Out, results: &mut Collector<R>) -> Result<()> {
+        if let Some(result) = (self.0)(key, window, out) {
+            results.emit(result);
+        }
+        Ok(())
     }
 }
 
@@ -160,7 +171,7 @@ impl<T: Data, S: KeySelector<T>> WindowedStream<T, S> {
         A: Aggregate<In = T> + Send + Sync,
         A::Out: Data,
     {
-        self.build(aggregate, |_: &S::Key, _, out| Some(out))
+        self.build(aggregate, With(|_: &S::Key, _, out| Some(out), PhantomData))
     }
 
     /// Like [`aggregate`](Self::aggregate); `f` makes the result from the key, the window and the aggregate's result.
@@ -193,7 +204,8 @@ impl<T: Data, S: KeySelector<T>> WindowedStream<T, S> {
     where
         A: Aggregate<In = T> + Send + Sync,
     {
-        self.build(aggregate, move |key: &S::Key, window, out| Some(f(key, window, out)))
+        let f = move |key: &S::Key, window, out| Some(f(key, window, out));
+        self.build(aggregate, With(f, PhantomData))
     }
 
     /// Folds the records of each key and window into one. `f` must be associative: sessions fold what they have each.
@@ -208,7 +220,8 @@ impl<T: Data, S: KeySelector<T>> WindowedStream<T, S> {
     /// }
     /// ```
     pub fn reduce(self, f: impl Fn(T, T) -> T + Send + Sync + 'static) -> DataStream<T> {
-        self.build(Reduce::new(f), |_: &S::Key, _, out| out).name("window.reduce")
+        let emit = With(|_: &S::Key, _, out| out, PhantomData);
+        self.build(Reduce::new(f), emit).name("window.reduce")
     }
 
     /// How many records each key has in each window.
@@ -221,17 +234,50 @@ impl<T: Data, S: KeySelector<T>> WindowedStream<T, S> {
     /// }
     /// ```
     pub fn count(self) -> DataStream<(S::Key, u64)> {
-        self.build(Count(PhantomData), |key: &S::Key, _, n| Some((key.clone(), n))).name("window.count")
+        let emit = With(|key: &S::Key, _, n| Some((key.clone(), n)), PhantomData);
+        self.build(Count(PhantomData), emit).name("window.count")
     }
 
-    fn build<A, R, F>(self, aggregate: A, f: F) -> DataStream<R>
+    /// What a [`ProcessWindow`] makes of all records of each key and window. They are all kept until the window fires:
+    /// where a running result is enough, [`aggregate`](Self::aggregate) needs far less memory.
+    ///
+    /// ```
+    /// use stillstream::prelude::*;
+    /// use stillstream::window::{ProcessWindow, TimeWindow};
+    ///
+    /// struct Median;
+    /// impl ProcessWindow for Median {
+    ///     type Key = String;
+    ///     type In = (String, u64);
+    ///     type Out = (String, u64);
+    ///     fn process(
+    ///         &self,
+    ///         shop: &String,
+    ///         _window: TimeWindow,
+    ///         mut sales: Vec<(String, u64)>,
+    ///         out: &mut Collector<(String, u64)>,
+    ///     ) -> Result<()> {
+    ///         sales.sort_by_key(|sale| sale.1);
+    ///         out.emit((shop.clone(), sales[sales.len() / 2].1));
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// fn medians(sales: &DataStream<(String, u64)>) -> DataStream<(String, u64)> {
+    ///     sales.key_by_ref(|sale| &sale.0).window(Tumbling::of(days(1))).process(Median)
+    /// }
+    /// ```
+    pub fn process<P: ProcessWindow<Key = S::Key, In = T>>(self, function: P) -> DataStream<P::Out> {
+        self.build(Collect(PhantomData), Process(function)).name("window.process")
+    }
+
+    fn build<A, E>(self, aggregate: A, emit: E) -> DataStream<E::Result>
     where
         A: Aggregate<In = T> + Send + Sync,
-        R: Data,
-        F: Fn(&S::Key, TimeWindow, A::Out) -> Option<R> + Send + Sync + 'static,
+        E: Emit<S::Key, A::Out>,
     {
         let Self { input, kind, settings } = self;
-        let (aggregate, emit) = (Arc::new(aggregate), Arc::new(With(f, PhantomData)));
+        let (aggregate, emit) = (Arc::new(aggregate), Arc::new(emit));
         let spec = NodeSpec::stateful("window").with_sides(settings.sides.clone());
         match kind {
             Kind::Aligned(windows) => input.operator(spec, move |selector| {

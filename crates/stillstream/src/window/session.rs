@@ -97,7 +97,7 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
             let (at, waiting) = add(sessions, aggregate, value, start, end);
             let session = &mut sessions[at];
             let last = session.1.saturating_sub(1);
-            session.2 = shell.has_fired(last);
+            session.2 = shell.has_fired(last, hash);
             match session.2 {
                 true => {
                     let window = TimeWindow::of(session.0, session.1);
@@ -136,7 +136,7 @@ where
         for ((value, time), hash) in values.into_iter().zip(times).zip(hashes) {
             let key = self.selector.key(&value);
             let (start, end) = (time, time.saturating_add(self.gap));
-            if open.shell.is_late(end.saturating_sub(1)) {
+            if open.shell.is_late(end.saturating_sub(1), hash) {
                 let touches = open.sessions.with(hash, &key, |sessions| {
                     sessions.is_some_and(|all| all.iter().any(|s| s.0 <= end && s.1 >= start))
                 });
@@ -147,8 +147,7 @@ where
             }
             let fired = open.add(&*self.aggregate, hash, &key, value, (start, end));
             if let Some((window, result)) = fired.map_err(StateError::into_error)? {
-                let result = self.emit.emit(&key, window, result);
-                open.shell.result(result, window);
+                open.shell.result(&*self.emit, &key, window, result)?;
             }
         }
         open.shell.flush(out);
@@ -157,10 +156,11 @@ where
 
     fn watermark(&mut self, watermark: Timestamp, out: &mut Output) -> Result<()> {
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        open.shell.now = watermark.as_millis().max(open.shell.now);
+        open.shell.clock.advance(watermark.as_millis());
         open.passing.hold(watermark);
-        let now = Timestamp::from_millis(open.shell.now);
+        let now = Timestamp::from_millis(open.shell.clock.watermark());
         if open.timers.peek_next_time().is_none_or(|next| next > now) {
+            open.shell.clock.settle();
             open.passing.release(out);
         }
         Ok(())
@@ -168,9 +168,9 @@ where
 
     fn resume(&mut self, out: &mut Output) -> Result<bool> {
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        let (now, mut room) = (Timestamp::from_millis(open.shell.now), SLICE);
+        let (now, mut room) = (Timestamp::from_millis(open.shell.clock.watermark()), SLICE);
         // nothing is due before the first watermark
-        while open.shell.now > i64::MIN
+        while now > Timestamp::MIN
             && let Some(timer) = open.timers.pop_due(now)
         {
             let (at, mut next, mut fired) = (timer.time.as_millis(), None::<i64>, Vec::new());
@@ -198,8 +198,7 @@ where
                 open.timers.register(Timestamp::from_millis(next), timer.hash, &timer.key, ());
             }
             for (window, result) in fired {
-                let result = self.emit.emit(&timer.key, window, result);
-                open.shell.result(result, window);
+                open.shell.result(&*self.emit, &timer.key, window, result)?;
             }
             room -= 1;
             if room == 0 {
@@ -208,6 +207,7 @@ where
             }
         }
         open.shell.flush(out);
+        open.shell.clock.settle();
         open.passing.release(out);
         Ok(false)
     }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::{AsyncSnapshot, OpenContext, Output};
-use stillstream_state::{BackendOptions, Data, Key, KeyedStateBackend, StateError};
-use stillstream_types::{Error, ErrorKind, OperatorSubtaskState, Result, Timestamp};
+use stillstream_state::{BackendOptions, Data, Key, KeyedStateBackend, OperatorStateBackend, StateError};
+use stillstream_types::{Error, ErrorKind, KeyHash, OperatorSubtaskState, Result, Timestamp};
 
 use super::TimeWindow;
+use super::event_clock::EventClock;
 use crate::collector::Collector;
+use crate::operators::keyed_state::open_operator_state;
 use crate::side_output::{OutputTag, SideCollectors, Sides};
-use crate::watermark::SavedTime;
 
 /// Results that one call of `resume` emits at most.
 pub(crate) const SLICE: usize = 1024;
@@ -28,19 +29,25 @@ impl<T> Clone for Settings<T> {
     }
 }
 
-/// What one emits for a window: the user's function, in a type that gives nothing for an empty result.
+/// What one emits for a window: the user's function.
 pub(crate) trait Emit<K, Out>: Send + Sync + 'static {
     type Result: Data;
-    fn emit(&self, key: &K, window: TimeWindow, out: Out) -> Option<Self::Result>;
+    fn emit(
+        &self,
+        key: &K,
+        window: TimeWindow,
+        out: Out,
+        results: &mut Collector<Self::Result>,
+    ) -> Result<()>;
 }
 
 /// What is there once the operator is open: backends, counters, collectors.
 pub(crate) struct Shell<K, T, R> {
     name: Arc<str>,
     backend: KeyedStateBackend<K>,
-    saved: SavedTime,
+    operator: OperatorStateBackend,
     /// How far event time is for this operator: what is late is told from it.
-    pub now: i64,
+    pub clock: EventClock,
     lateness: i64,
     late: Option<OutputTag<T>>,
     late_count: u64,
@@ -58,12 +65,13 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
         if let Some(restored) = &context.restored {
             backend.restore(&restored.keyed, &*context.store).map_err(StateError::into_error)?;
         }
-        let (saved, restored) = SavedTime::open(context, "window-watermark")?;
+        let mut operator = open_operator_state(context)?;
+        let clock = EventClock::open(&mut operator, context)?;
         Ok(Self {
             name: context.name.clone(),
             backend,
-            saved,
-            now: restored.unwrap_or(i64::MIN),
+            operator,
+            clock,
             lateness: settings.lateness,
             late: settings.late,
             late_count: 0,
@@ -84,16 +92,18 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
         last.saturating_add(self.lateness)
     }
 
-    /// Whether a window with this last moment has been forgotten.
+    /// Whether a key's window with this last moment has been forgotten.
     #[inline(always)]
-    pub fn is_late(&self, last: i64) -> bool {
-        self.now > i64::MIN && self.purge_at(last) <= self.now
+    pub fn is_late(&self, last: i64, hash: KeyHash) -> bool {
+        let now = self.clock.at(hash);
+        now > i64::MIN && self.purge_at(last) <= now
     }
 
-    /// Whether a window with this last moment has fired.
+    /// Whether a key's window with this last moment has fired, be it before the restore.
     #[inline(always)]
-    pub fn has_fired(&self, last: i64) -> bool {
-        self.now > i64::MIN && last <= self.now
+    pub fn has_fired(&self, last: i64, hash: KeyHash) -> bool {
+        let now = self.clock.at(hash);
+        now > i64::MIN && last <= now
     }
 
     /// A record whose windows are all forgotten.
@@ -108,10 +118,15 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
     }
 
     #[inline(always)]
-    pub fn result(&mut self, result: Option<R>, window: TimeWindow) {
-        if let Some(result) = result {
-            self.results.emit_at(result, Some(window.last().as_millis()));
-        }
+    pub fn result<Out>(
+        &mut self,
+        emit: &impl Emit<K, Out, Result = R>,
+        key: &K,
+        window: TimeWindow,
+        out: Out,
+    ) -> Result<()> {
+        self.results.set_time(Some(window.last().as_millis()));
+        emit.emit(key, window, out, &mut self.results)
     }
 
     /// Hands on results, late records and their count.
@@ -122,8 +137,9 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
     }
 
     pub fn snapshot(&mut self) -> Result<Option<AsyncSnapshot>> {
+        self.clock.save()?;
         let keyed = self.backend.freeze().map_err(StateError::into_error)?;
-        let operator = self.saved.freeze(self.now)?;
+        let operator = self.operator.freeze().map_err(StateError::into_error)?;
         let name = self.name.clone();
         Ok(Some(Box::new(move |store| {
             let write = || {
