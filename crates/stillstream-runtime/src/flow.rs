@@ -6,6 +6,7 @@
 //! at the other input of a join below would wait for a barrier that it holds back itself.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -115,22 +116,49 @@ pub(crate) struct GeneratorState {
     pub idle: bool,
 }
 
+/// The subtasks of one generator: what each worker last said.
+struct Row {
+    /// The first so many workers run a subtask of it.
+    parallelism: usize,
+    states: Vec<Option<GeneratorState>>,
+}
+
 #[derive(Default)]
 struct Hub {
-    /// By generator, then by worker.
-    states: Vec<Vec<Option<GeneratorState>>>,
-    /// Local generators whose state changed since it was last sent: generator numbers.
-    changed: Vec<u32>,
-    local: Vec<(u32, GeneratorState)>,
+    /// By generator.
+    rows: BTreeMap<u64, Row>,
+    /// Generators of this worker.
+    local: Vec<u64>,
+    /// Of these, the ones whose state changed since it was last sent.
+    changed: Vec<u64>,
     wanted: bool,
     me: usize,
     peers: usize,
 }
 
+impl Hub {
+    fn row(&mut self, generator: u64, parallelism: usize) -> &mut Row {
+        let peers = self.peers;
+        let make = || Row { parallelism: parallelism.min(peers), states: vec![None; peers] };
+        self.rows.entry(generator).or_insert_with(make)
+    }
+
+    fn change(&mut self, generator: u64) {
+        if !self.changed.contains(&generator) {
+            self.changed.push(generator);
+        }
+    }
+}
+
 /// Where subtasks of sources tell one another their watermarks: a capability cannot go back, so an idle source must follow
 /// the active ones and not run ahead of them.
 #[derive(Clone, Default)]
-pub struct WatermarkHub(Rc<RefCell<Hub>>);
+pub struct WatermarkHub {
+    hub: Rc<RefCell<Hub>>,
+    /// The generator that registers through this handle: the same number on every worker.
+    generator: u64,
+    parallelism: usize,
+}
 
 impl fmt::Debug for WatermarkHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,49 +168,47 @@ impl fmt::Debug for WatermarkHub {
 
 impl WatermarkHub {
     pub(crate) fn new(me: usize, peers: usize) -> Self {
-        Self(Rc::new(RefCell::new(Hub { me, peers, ..Hub::default() })))
+        let hub = Hub { me, peers, ..Hub::default() };
+        Self { hub: Rc::new(RefCell::new(hub)), generator: 0, parallelism: peers }
     }
 
-    /// A new generator on this worker; all workers register theirs in the same order. `idleness`: whether it can go idle.
+    /// The handle for one generator, which has `parallelism` subtasks on the first workers.
+    pub(crate) fn of_generator(&self, generator: u64, parallelism: usize) -> Self {
+        Self { hub: self.hub.clone(), generator, parallelism }
+    }
+
+    /// Registers this worker's subtask of the generator; returns its number for [`report`](Self::report). `idleness`:
+    /// whether it can go idle.
     pub fn register(&self, idleness: bool) -> u32 {
-        let mut hub = self.0.borrow_mut();
-        let number = hub.local.len() as u32;
+        let mut hub = self.hub.borrow_mut();
+        let (me, number) = (hub.me, hub.local.len() as u32);
         let start = GeneratorState { watermark: Timestamp::MIN, idle: false };
-        hub.local.push((number, start));
-        hub.changed.push(number);
+        hub.row(self.generator, self.parallelism).states[me] = Some(start);
+        hub.local.push(self.generator);
+        hub.change(self.generator);
         hub.wanted |= idleness;
         number
     }
 
     /// Says how far generator `number` is. Nothing is sent unless some generator of the job can go idle.
     pub fn report(&self, number: u32, watermark: Timestamp, idle: bool) {
-        let mut hub = self.0.borrow_mut();
-        if !hub.wanted {
-            return;
-        }
-        let state = GeneratorState { watermark, idle };
-        let slot = &mut hub.local[number as usize].1;
+        let mut hub = self.hub.borrow_mut();
+        let Some(generator) = hub.local.get(number as usize).copied().filter(|_| hub.wanted) else { return };
+        let (me, state) = (hub.me, Some(GeneratorState { watermark, idle }));
+        let slot = &mut hub.row(generator, 0).states[me];
         if *slot != state {
             *slot = state;
-            if !hub.changed.contains(&number) {
-                hub.changed.push(number);
-            }
+            hub.change(generator);
         }
     }
 
     /// The least watermark over all generators that are not idle; `None` if all are idle or one has not been heard of.
     pub fn active_watermark(&self) -> Option<Timestamp> {
-        let hub = self.0.borrow();
-        let generators = hub.local.len();
+        let hub = self.hub.borrow();
         let mut least: Option<Timestamp> = None;
-        for number in 0..generators {
-            let row = hub.states.get(number);
-            for worker in 0..hub.peers {
-                let state = match worker == hub.me {
-                    true => Some(hub.local[number].1),
-                    false => row.and_then(|row| row.get(worker).copied().flatten()),
-                };
-                let state = state?;
+        for row in hub.rows.values() {
+            for state in &row.states[..row.parallelism] {
+                let state = (*state)?;
                 if !state.idle {
                     least = Some(least.map_or(state.watermark, |w| w.min(state.watermark)));
                 }
@@ -192,28 +218,29 @@ impl WatermarkHub {
     }
 
     pub(crate) fn has_news(&self) -> bool {
-        let hub = self.0.borrow();
+        let hub = self.hub.borrow();
         hub.wanted && hub.peers > 1 && !hub.changed.is_empty()
     }
 
-    pub(crate) fn take_news(&self) -> Vec<(u32, GeneratorState)> {
-        let mut hub = self.0.borrow_mut();
+    /// What changed here: generator, parallelism, state.
+    pub(crate) fn take_news(&self) -> Vec<(u64, u32, GeneratorState)> {
+        let mut hub = self.hub.borrow_mut();
         if !hub.wanted {
             return Vec::new();
         }
         let changed = std::mem::take(&mut hub.changed);
-        changed.into_iter().map(|number| hub.local[number as usize]).collect()
+        let of = |generator: u64| {
+            let row = hub.rows.get(&generator)?;
+            Some((generator, row.parallelism as u32, row.states[hub.me]?))
+        };
+        changed.into_iter().filter_map(of).collect()
     }
 
-    pub(crate) fn heard(&self, number: u32, worker: usize, state: GeneratorState) {
-        let mut hub = self.0.borrow_mut();
-        let (number, peers) = (number as usize, hub.peers);
-        if hub.states.len() <= number {
-            hub.states.resize(number + 1, Vec::new());
+    pub(crate) fn heard(&self, generator: u64, parallelism: u32, worker: usize, state: GeneratorState) {
+        let mut hub = self.hub.borrow_mut();
+        if let Some(slot) = hub.row(generator, parallelism as usize).states.get_mut(worker) {
+            *slot = Some(state);
         }
-        let row = &mut hub.states[number];
-        row.resize(peers, None);
-        row[worker] = Some(state);
     }
 }
 
@@ -247,15 +274,27 @@ mod tests {
     #[test]
     fn an_idle_source_follows_the_slowest_active_one() {
         let hub = WatermarkHub::new(0, 2);
-        let (a, b) = (hub.register(true), hub.register(false));
+        let (a, b) = (hub.of_generator(7, 2).register(true), hub.of_generator(9, 2).register(false));
         assert_eq!(hub.active_watermark(), None, "the other worker has not been heard of");
         let at = Timestamp::from_millis;
-        hub.heard(a, 1, GeneratorState { watermark: at(50), idle: false });
-        hub.heard(b, 1, GeneratorState { watermark: at(70), idle: false });
+        hub.heard(7, 2, 1, GeneratorState { watermark: at(50), idle: false });
+        hub.heard(9, 2, 1, GeneratorState { watermark: at(70), idle: false });
         hub.report(a, at(0), true);
         hub.report(b, at(60), false);
         assert_eq!(hub.active_watermark(), Some(at(50)));
-        hub.heard(a, 1, GeneratorState { watermark: at(50), idle: true });
+        hub.heard(7, 2, 1, GeneratorState { watermark: at(50), idle: true });
         assert_eq!(hub.active_watermark(), Some(at(60)));
+    }
+
+    #[test]
+    fn a_generator_with_fewer_subtasks_than_workers_keeps_nobody_waiting() {
+        let hub = WatermarkHub::new(1, 3);
+        let own = hub.of_generator(7, 2).register(true);
+        let at = Timestamp::from_millis;
+        hub.report(own, at(0), true);
+        // generator 5 runs on the first worker alone, and this worker has never opened it
+        hub.heard(5, 1, 0, GeneratorState { watermark: at(30), idle: false });
+        hub.heard(7, 2, 0, GeneratorState { watermark: at(40), idle: false });
+        assert_eq!(hub.active_watermark(), Some(at(30)));
     }
 }

@@ -429,6 +429,10 @@ impl Driver {
             self.activator
                 .activate_after(Duration::from_millis(due.saturating_sub(now).clamp(1, 60_000) as u64));
         }
+        if pause == Pause::Gated {
+            // a source that waits for credits is not idle
+            return Ok(());
+        }
         self.processing_time(sessions)
     }
 }

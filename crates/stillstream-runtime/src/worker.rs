@@ -85,6 +85,11 @@ pub(crate) struct WorkerContext {
     pub counters: Arc<Counters>,
 }
 
+/// The number by which an operator's watermarks are known on all workers.
+fn generator(operator: OperatorId) -> u64 {
+    operator.0.iter().take(8).fold(0, |number, byte| number << 8 | *byte as u64)
+}
+
 fn open_chain(
     context: &WorkerContext,
     shared: &Rc<WorkerShared>,
@@ -117,7 +122,7 @@ fn open_chain(
             generation: spec.generation.0,
             clock: context.clock.clone(),
             waker: info.waker.clone(),
-            watermarks: shared.watermarks.clone(),
+            watermarks: shared.watermarks.of_generator(generator(operator.id), task.parallelism as usize),
             counters: context.counters.clone(),
         };
         let last = at + 1 == task.chain.len();
@@ -153,7 +158,7 @@ enum Note {
     /// `records` of `edge` have been processed by worker `from`.
     Credit { to: u64, from: u64, edge: u32, records: i64 },
     /// Generator `generator` on worker `from` is at `watermark`.
-    Watermark { to: u64, from: u64, generator: u32, watermark: i64, idle: bool },
+    Watermark { to: u64, from: u64, generator: u64, parallelism: u32, watermark: i64, idle: bool },
 }
 
 impl Note {
@@ -189,12 +194,15 @@ fn add_notes(
                     sender.board.borrow_mut().take_owed(|to, edge, records| {
                         session.give(Note::Credit { to, from, edge, records })
                     });
-                    for (generator, GeneratorState { watermark, idle }) in sender.watermarks.take_news() {
+                    for (generator, parallelism, GeneratorState { watermark, idle }) in
+                        sender.watermarks.take_news()
+                    {
                         for to in (0..sender.peers as u64).filter(|to| *to != from) {
                             session.give(Note::Watermark {
                                 to,
                                 from,
                                 generator,
+                                parallelism,
                                 watermark: watermark.as_millis(),
                                 idle,
                             });
@@ -210,9 +218,9 @@ fn add_notes(
                         Note::Credit { from, edge, records, .. } => {
                             receiver.board.borrow_mut().credited(edge, from as usize, records);
                         }
-                        Note::Watermark { from, generator, watermark, idle, .. } => {
+                        Note::Watermark { from, generator, parallelism, watermark, idle, .. } => {
                             let state = GeneratorState { watermark: Timestamp::from_millis(watermark), idle };
-                            receiver.watermarks.heard(generator, from as usize, state);
+                            receiver.watermarks.heard(generator, parallelism, from as usize, state);
                         }
                     }
                 }
