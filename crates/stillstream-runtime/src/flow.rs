@@ -173,7 +173,7 @@ impl WatermarkHub {
     }
 
     /// The handle for one generator, which has `parallelism` subtasks on the first workers.
-    pub(crate) fn of_generator(&self, generator: u64, parallelism: usize) -> Self {
+    pub fn of_generator(&self, generator: u64, parallelism: usize) -> Self {
         Self { hub: self.hub.clone(), generator, parallelism }
     }
 

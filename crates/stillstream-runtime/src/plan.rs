@@ -1,6 +1,6 @@
 //! The plan: what the user wrote, as nodes; and what runs, as tasks joined by edges.
 //!
-//! Every process builds the same plan from the same program; nothing is shipped. [`Plan::compile`] chains operators,
+//! Every process builds the same plan from the same program; nothing is shipped. `Plan::compile` chains operators,
 //! numbers edges, derives operator ids and finds, for each operator, the edges that its output can reach.
 
 use std::collections::{BTreeSet, HashMap};

@@ -230,7 +230,7 @@ fn add_notes(
     activator
 }
 
-/// Runs one attempt on this worker, to the end of the input or until it is told to stop.
+/// Runs one attempt on this worker, to the end of the input (`true`) or until it is told to stop.
 ///
 /// The dataflows are dropped when it returns, so that the next attempt can build them again on the same worker.
 pub(crate) fn run_attempt(
@@ -238,7 +238,7 @@ pub(crate) fn run_attempt(
     context: &WorkerContext,
     spec: &AttemptSpec,
     control: &mpsc::Receiver<Control>,
-) {
+) -> bool {
     let (index, peers) = (worker.index(), worker.peers());
     let settings = &context.settings;
     let board = Board::new(index, peers, context.physical.edges, settings.records_in_flight);
@@ -297,6 +297,7 @@ pub(crate) fn run_attempt(
     let in_flight = shared.board.borrow().max_in_flight.max(0) as u64;
     context.metrics.max_in_flight.fetch_max(in_flight, std::sync::atomic::Ordering::Relaxed);
     shared.report(Report::Stopped { worker: index, drained });
+    drained
 }
 
 /// Steps until the job's dataflow has drained (`true`) or the attempt is stopped (`false`).

@@ -34,7 +34,7 @@ fn run(folder: &Path) -> Result<JobResult> {
 #[expect(clippy::disallowed_methods, reason = "a test process learns from its environment what it is")]
 fn program() {
     if let Ok(folder) = std::env::var(FOLDER) {
-        CrashPoints::from_env().unwrap();
+        let _armed = CrashPoints::from_env().unwrap();
         run(Path::new(&folder)).unwrap();
     }
 }

@@ -478,6 +478,13 @@ impl Manager {
             Report::Committed { checkpoint, subtask } => {
                 self.engine(Event::CommitConfirmed { generation, checkpoint, subtask });
             }
+            Report::Failed { error, .. }
+                if self.state.finished && matches!(self.state.phase, Phase::Draining) =>
+            {
+                // everything is committed and the register says so: what goes wrong while the dataflow drains changes nothing
+                tracing::warn!(job = %self.settings.name, "after the job had finished: {error}");
+                self.fleet.send(Control::Stop);
+            }
             Report::Failed { subtask, error } => {
                 let error = match subtask {
                     Some(subtask) => error.context(self.task_name(subtask)),
@@ -490,7 +497,7 @@ impl Manager {
                 // only a worker that was told to finish may end
                 let early = match self.state.phase {
                     Phase::Running | Phase::Deploying(_) => true,
-                    Phase::Draining => !drained,
+                    Phase::Draining => !drained && !self.state.finished,
                     _ => false,
                 };
                 if early {

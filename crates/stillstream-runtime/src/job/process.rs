@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -210,6 +211,8 @@ impl WorkerProcess {
         let builders = builders.into_iter().map(AllocatorBuilder::Tcp).collect();
         let seats: Vec<_> = receivers.into_iter().map(|receiver| Mutex::new(Some(receiver))).collect();
         let (threads, metrics, context) = (self.threads, self.metrics.clone(), context.clone());
+        let clean = Arc::new(AtomicBool::new(true));
+        let ended = clean.clone();
         let guards = timely::execute::execute_from(
             builders,
             Box::new(guard),
@@ -217,7 +220,8 @@ impl WorkerProcess {
             move |worker| {
                 let local = worker.index() % threads;
                 let Some(control) = seats[local].lock().take() else { return };
-                run_attempt(worker, &context(metrics[local].clone()), &spec, &control);
+                let drained = run_attempt(worker, &context(metrics[local].clone()), &spec, &control);
+                ended.fetch_and(drained, Ordering::SeqCst);
             },
         );
         let guards = guards.map_err(|error| {
@@ -229,10 +233,13 @@ impl WorkerProcess {
         while !guards.guards().iter().all(|guard| guard.is_finished()) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // the workers are done; shutting the sockets ends the threads that read them
-        raw.iter().for_each(|socket| {
-            let _ = socket.shutdown(Shutdown::Both);
-        });
+        // After a stop, shutting the sockets ends the threads that read them. After a clean end those threads still have to send
+        // what the peers wait for, and end by themselves.
+        if !clean.load(Ordering::SeqCst) {
+            raw.iter().for_each(|socket| {
+                let _ = socket.shutdown(Shutdown::Both);
+            });
+        }
         let _ = catch_unwind(AssertUnwindSafe(|| guards.join().into_iter().for_each(drop)));
         Ok(())
     }

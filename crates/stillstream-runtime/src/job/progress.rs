@@ -21,7 +21,7 @@ fn short(n: f64) -> String {
         n if n >= 1e9 => format!("{:.2} G", n / 1e9),
         n if n >= 1e6 => format!("{:.2} M", n / 1e6),
         n if n >= 1e4 => format!("{:.1} k", n / 1e3),
-        n => format!("{n:.0} "),
+        n => format!("{n:.0}"),
     }
 }
 
@@ -69,7 +69,7 @@ impl Progress {
             String::new()
         };
         let line = format!(
-            "{}  {}records in  {}/s  {last}{failed}  {restarts} restarts",
+            "{}  {} records in  {}/s  {last}{failed}  {restarts} restarts",
             status.name(),
             short(metrics.records_in as f64),
             short(self.rate)

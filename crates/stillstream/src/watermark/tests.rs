@@ -90,7 +90,7 @@ fn an_idle_subtask_follows_the_active_ones_and_stops_when_all_are_idle() {
     let hub = context.watermark_hub();
     let mut operator = AssignWatermarks::new(bounded().idleness(seconds(1)));
     operator.open(&mut context).unwrap();
-    let other = hub.register(false);
+    let other = hub.of_generator(2, 1).register(false);
     process(&mut operator, vec![100]);
     hub.report(other, at(500), false);
 
