@@ -25,7 +25,7 @@ mod stores;
 mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use stillstream_checkpoint::{CheckpointCoordinator, CheckpointingMode, CoordinatorSetup, JobStatus};
@@ -269,7 +269,8 @@ fn serve(identity: Identity, physical: &Arc<Physical>, settings: &JobSettings) -
     let (stream, link) = process::connect(&identity, settings.frame_size)?;
     let context = context_factory(settings, physical, &stores, &clock, &counters, link.clone())?;
     let metrics = (0..threads).map(|_| Arc::default()).collect();
-    WorkerProcess { identity, threads, counters, metrics }.serve(stream, &link, &context)
+    WorkerProcess { identity, threads, counters, metrics, stopped: AtomicU64::new(0) }
+        .serve(stream, &link, &context)
 }
 
 /// 128 random bits as text.

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -75,6 +75,8 @@ pub(crate) struct WorkerProcess {
     pub threads: usize,
     pub counters: Arc<Counters>,
     pub metrics: Vec<Arc<WorkerMetrics>>,
+    /// The newest generation that was told to stop: one that still waits for its peers gives up.
+    pub stopped: AtomicU64,
 }
 
 /// Connects to the JobManager.
@@ -146,6 +148,9 @@ impl WorkerProcess {
                     }
                 }
                 kind::CONTROL => {
+                    if wire::decode_control(&message) == Some(Control::Stop) {
+                        this.stopped.fetch_max(message.generation, Ordering::SeqCst);
+                    }
                     let inboxes = inboxes.lock();
                     match wire::decode_control(&message) {
                         Some(control) if inboxes.0 == generation => {
@@ -285,6 +290,12 @@ impl WorkerProcess {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.stopped.load(Ordering::SeqCst) >= generation.0 {
+                        return Err(Error::new(
+                            ErrorKind::Peer,
+                            "told to stop while waiting for the other processes",
+                        ));
+                    }
                     if left.is_zero() {
                         let message =
                             format!("worker process {me} waited {deadline:?} for its peers to connect");

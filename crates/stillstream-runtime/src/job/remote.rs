@@ -135,6 +135,8 @@ impl Office {
 
     fn spawn(&self, process: usize) -> Result<()> {
         let program = std::env::current_exe()?;
+        // first, since the new process may connect before `spawn` returns
+        self.peers.lock().peers[process].incarnation += 1;
         let child = Command::new(&program)
             .args(std::env::args_os().skip(1))
             .env(ENV_PROCESS, process.to_string())
@@ -148,10 +150,7 @@ impl Office {
                     .context(format!("starting worker process {process} ({})", program.display()))
             })?;
         tracing::debug!(process, pid = child.id(), "worker process started");
-        let mut peers = self.peers.lock();
-        let peer = &mut peers.peers[process];
-        peer.incarnation += 1;
-        peer.child = Some(child);
+        self.peers.lock().peers[process].child = Some(child);
         Ok(())
     }
 
@@ -270,6 +269,16 @@ impl Office {
                 (0..peers.peers.len()).filter(|process| !ready(&peers.peers[*process])).collect();
             if missing.is_empty() {
                 return Ok(());
+            }
+            for process in &missing {
+                let child = &mut peers.peers[*process].child;
+                if let Some(status) = child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
+                    *child = None;
+                    let message = format!(
+                        "worker process {process} ended with {status} before it was ready; see its own error"
+                    );
+                    return Err(Error::new(ErrorKind::Peer, message));
+                }
             }
             if left.is_zero() {
                 return Err(Error::new(
