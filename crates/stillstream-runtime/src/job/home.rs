@@ -28,6 +28,8 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     fn discard(&self, target: &DiscardTarget) -> Result<(), String>;
     /// For messages: where it is.
     fn describe(&self) -> String;
+    /// Gives the claim up: from here on nothing is written, and another start may claim the job.
+    fn release(&self) {}
 }
 
 /// Checkpoints in this process's memory: they survive failures of the job, not the end of the process.
@@ -93,7 +95,8 @@ impl CheckpointHome for MemoryHome {
 #[derive(Debug)]
 pub(crate) struct StorageHome {
     storage: JobStorage,
-    lease: Mutex<Lease>,
+    /// `None` once it was given up.
+    lease: Mutex<Option<Lease>>,
     claimed: RegisterRecord,
 }
 
@@ -106,7 +109,7 @@ impl StorageHome {
         let lease = if start_fresh { storage.claim_fresh(job_name) } else { storage.claim(job_name) };
         let lease = lease.map_err(StorageError::into_error)?;
         let claimed = lease.record().clone();
-        Ok(Self { storage, lease: Mutex::new(lease), claimed })
+        Ok(Self { storage, lease: Mutex::new(Some(lease)), claimed })
     }
 }
 
@@ -117,6 +120,9 @@ impl CheckpointHome for StorageHome {
 
     fn update_register(&self, expected: Option<RegisterRecord>, record: RegisterRecord) -> RegisterOutcome {
         let mut lease = self.lease.lock();
+        let Some(lease) = lease.as_mut() else {
+            return RegisterOutcome::Failed("the job has ended and given up its claim".into());
+        };
         if expected.as_ref() != Some(lease.record()) {
             return RegisterOutcome::Unknown(
                 "the register holds another record than the coordinator expects".into(),
@@ -178,6 +184,10 @@ impl CheckpointHome for StorageHome {
             None => Ok(()),
             Some(error) => Err(error.to_string()),
         }
+    }
+
+    fn release(&self) {
+        *self.lease.lock() = None;
     }
 
     fn describe(&self) -> String {

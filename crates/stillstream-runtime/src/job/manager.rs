@@ -775,6 +775,8 @@ impl Manager {
     fn end(mut self) {
         self.fleet.shutdown(self.settings.cancellation_timeout);
         self.io.finish();
+        // before anybody learns of the end: the next start may follow at once
+        self.home.release();
         self.state.progress.clear();
         let metrics = self.job_metrics();
         let statistics = self.coordinator.statistics();
