@@ -1,11 +1,15 @@
 //! How records get from the subtasks of one task to those of the next.
 
+mod by_key;
+
+pub use by_key::by_key;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use stillstream_state::{Data, Key};
-use stillstream_types::{KeyGroups, KeyHash, Result};
+use stillstream_state::Key;
+use stillstream_types::Result;
 use timely::communication::{Pull, Push};
 use timely::dataflow::channels::Message;
 use timely::dataflow::channels::pact::ParallelizationContract;
@@ -14,7 +18,7 @@ use timely::dataflow::channels::pushers::exchange::Distributor;
 use timely::progress::Stamp;
 use timely::worker::Worker;
 
-use crate::batch::{AnyBatch, Batch};
+use crate::batch::AnyBatch;
 use crate::catch::catch;
 use crate::shared::WorkerShared;
 use crate::stream_time::StreamTime;
@@ -29,6 +33,15 @@ pub trait KeySelector<T>: Send + Sync + 'static {
     #[inline(always)]
     fn key(&self, record: &T) -> Self::Key {
         self.with_key(record, Clone::clone)
+    }
+    /// The key of `record`, as a value of its own in `place`, whose memory is used again.
+    #[inline(always)]
+    fn key_in<'a>(&self, record: &T, place: &'a mut Option<Self::Key>) -> &'a Self::Key {
+        self.with_key(record, |key| match place {
+            Some(place) => place.clone_from(key),
+            None => *place = Some(key.clone()),
+        });
+        place.get_or_insert_with(|| self.key(record))
     }
 }
 
@@ -45,6 +58,10 @@ impl<T, K: Key, F: Fn(&T) -> K + Send + Sync + 'static> KeySelector<T> for Owned
     #[inline(always)]
     fn key(&self, record: &T) -> K {
         (self.0)(record)
+    }
+    #[inline(always)]
+    fn key_in<'a>(&self, record: &T, place: &'a mut Option<K>) -> &'a K {
+        place.insert((self.0)(record))
     }
 }
 
@@ -78,79 +95,6 @@ pub trait Splitter: 'static {
     fn split(&mut self, batch: AnyBatch, send: &mut dyn FnMut(usize, AnyBatch)) -> Result<()>;
     /// Sends what is left.
     fn flush(&mut self, send: &mut dyn FnMut(usize, AnyBatch));
-}
-
-/// Records of one part that are sent together. Chosen by measurement: larger parts gain nothing, smaller ones cost.
-const PART: usize = 1024;
-
-struct ByKey<T, S> {
-    parts: Vec<Batch<T>>,
-    selector: std::sync::Arc<S>,
-    groups: KeyGroups,
-}
-
-/// A splitter by key group.
-pub fn by_key<T: Data, S: KeySelector<T>>(
-    selector: std::sync::Arc<S>,
-    groups: KeyGroups,
-    parallelism: u32,
-) -> Box<dyn Splitter> {
-    let parts = (0..parallelism).map(|_| Batch::default()).collect();
-    Box::new(ByKey { parts, selector, groups })
-}
-
-impl<T: Data, S: KeySelector<T>> ByKey<T, S> {
-    #[inline(always)]
-    fn hash(&self, record: &T) -> KeyHash {
-        let groups = self.groups;
-        self.selector.with_key(record, |key| key.key_hash(groups))
-    }
-}
-
-impl<T: Data, S: KeySelector<T>> Splitter for ByKey<T, S> {
-    fn split(&mut self, batch: AnyBatch, send: &mut dyn FnMut(usize, AnyBatch)) -> Result<()> {
-        let mut batch = batch.take::<T>()?;
-        if self.parts.len() == 1 {
-            batch.hashes = batch.values.iter().map(|record| self.hash(record)).collect();
-            send(0, batch.into());
-            return Ok(());
-        }
-        let parallelism = self.parts.len() as u32;
-        let timed = !batch.times.is_empty();
-        for (i, record) in batch.values.into_iter().enumerate() {
-            let hash = self.hash(&record);
-            let target = self.groups.owner(hash.group(), parallelism) as usize;
-            let part = &mut self.parts[target];
-            if part.values.capacity() == 0 {
-                part.values.reserve_exact(PART);
-                part.hashes.reserve_exact(PART);
-                if timed {
-                    part.times.reserve_exact(PART);
-                }
-            }
-            if part.times.is_empty() == timed && !part.values.is_empty() {
-                // a batch with times after one without, or the other way round: the columns must not mix
-                send(target, std::mem::take(part).into());
-            }
-            part.values.push(record);
-            part.hashes.push(hash);
-            if timed {
-                part.times.push(batch.times[i]);
-            }
-            if part.values.len() >= PART {
-                send(target, std::mem::take(part).into());
-            }
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self, send: &mut dyn FnMut(usize, AnyBatch)) {
-        for (target, part) in self.parts.iter_mut().enumerate() {
-            if !part.values.is_empty() {
-                send(target, std::mem::take(part).into());
-            }
-        }
-    }
 }
 
 /// Sends whole batches to the subtask that the producer wrote into them.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{CheckpointId, KeyGroupRange, KeyGroups, KeyedSnapshot, KeyedStateHandle};
+use stillstream_types::{CheckpointId, KeyGroupRange, KeyGroups, KeyHash, KeyedSnapshot, KeyedStateHandle};
 
 use crate::heap::{HeapKeyedStateBackend, KeyedValue, NamespacedValue, TimeDomain, Timers};
 use crate::kinds::{Aggregate, AggregatingState, ListState, MapState, ReducingState, StateKind, ValueState};
@@ -184,6 +184,14 @@ impl<K: Key> KeyedStateBackend<K> {
         domain: TimeDomain,
     ) -> Result<Timers<K, N>, StateError> {
         each!(self, backend => backend.timers(name, domain))
+    }
+
+    /// Asks for the memory that the records of a batch after record `at` will need, in all states without a namespace. Call
+    /// it before each record of a batch whose keys have these hashes: waiting for memory is most of the time that a record
+    /// costs in state larger than the cache.
+    #[inline(always)]
+    pub fn prefetch(&self, hashes: &[KeyHash], at: usize) {
+        each!(self, backend => backend.prefetch(hashes, at));
     }
 
     /// The synchronous part of checkpoint `id`: everything as it is now, to be written elsewhere by

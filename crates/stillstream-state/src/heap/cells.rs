@@ -71,6 +71,12 @@ impl<K: Key, V: Data> Cells<K, V> {
         }
     }
 
+    pub fn prefetch_group(&self, hashes: &[KeyHash], at: usize) {
+        if let Self::CopyOnWrite(table) = self {
+            table.prefetch_group(hashes, at);
+        }
+    }
+
     pub fn for_each(&self, f: impl FnMut(&K, &V)) {
         both!(self, table => table.for_each(f))
     }

@@ -69,6 +69,12 @@ impl<K: Key, V: Data> HeapState for KeyedTable<K, V> {
     fn size(&self) -> (usize, usize) {
         self.cells.try_borrow().map_or((0, 0), |cells| (cells.len(), cells.memory_bytes()))
     }
+
+    fn prefetch_group(&self, hashes: &[KeyHash], at: usize) {
+        if let Ok(cells) = self.cells.try_borrow() {
+            cells.prefetch_group(hashes, at);
+        }
+    }
 }
 
 impl<K: Key, V: Data> ValueStore<V> for KeyedTable<K, V> {

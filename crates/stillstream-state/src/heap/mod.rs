@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{CheckpointId, KeyedSnapshot, KeyedStateHandle};
+use stillstream_types::{CheckpointId, KeyHash, KeyedSnapshot, KeyedStateHandle};
 
 use crate::StateError;
 use crate::backend::{BackendOptions, FrozenCheckpoint, StateSize};
@@ -31,6 +31,8 @@ use keyed::KeyedTable;
 use namespaced::NamespacedTable;
 use timers::TimerQueue;
 
+use crate::table::AHEAD;
+
 /// One registered state, its types out of sight.
 pub(crate) trait HeapState {
     /// The synchronous part of a snapshot.
@@ -39,6 +41,8 @@ pub(crate) trait HeapState {
     fn load(&self, chunk: &Chunk, migrate: Option<&Schema>) -> Result<(), DecodeError>;
     /// Number of entries, bytes of memory.
     fn size(&self) -> (usize, usize);
+    /// Asks for memory that later look-ups of a batch will read; see [`Table::prefetch_group`](crate::table::Table::prefetch_group).
+    fn prefetch_group(&self, _: &[KeyHash], _: usize) {}
 }
 
 struct Registered {
@@ -180,6 +184,14 @@ impl<K: Key> HeapKeyedStateBackend<K> {
             value: <()>::schema(),
         };
         Ok(Timers(self.register(meta, |_, options| TimerQueue::new(options.groups))?))
+    }
+
+    /// See [`KeyedStateBackend::prefetch`](crate::KeyedStateBackend::prefetch).
+    #[inline]
+    pub fn prefetch(&self, hashes: &[KeyHash], at: usize) {
+        if at.is_multiple_of(AHEAD) {
+            self.registered.values().for_each(|known| known.state.prefetch_group(hashes, at));
+        }
     }
 
     /// See [`KeyedStateBackend::freeze_checkpoint`](crate::KeyedStateBackend::freeze_checkpoint).

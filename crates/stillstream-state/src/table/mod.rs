@@ -58,7 +58,10 @@ impl<T: Clone + Send + Sync + 'static> TableValue for T {}
 type Spill<K, V> = BTreeMap<u64, Vec<(K, V)>>;
 
 /// Records ahead of the present one for which memory is asked.
-const AHEAD: usize = 16;
+pub const AHEAD: usize = 16;
+
+/// Up to so many bytes a table is taken to be in the cache: asking for memory ahead would only cost instructions there.
+const IN_CACHE: usize = 256 << 10;
 
 /// A hash table owned by one worker.
 ///
@@ -278,10 +281,44 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         &mut self,
         hashes: &[KeyHash],
         keys: &(impl KeyAt<K> + ?Sized),
+        init: impl FnMut() -> V,
+        f: impl FnMut(usize, &mut V),
+    ) {
+        match self.is_in_cache() {
+            true => self.update_each::<false>(hashes, keys, init, f),
+            false => self.update_each::<true>(hashes, keys, init, f),
+        }
+    }
+
+    fn is_in_cache(&self) -> bool {
+        self.pages * PAGE_BYTES + Form::<K, V>::BOXED_BYTES * self.len <= IN_CACHE
+    }
+
+    /// Asks for the memory that later look-ups of a batch will read. Call it before record `at` is processed, for each
+    /// `at` that is a multiple of [`AHEAD`]: it works on the groups after that of `at`, for the first one on that too.
+    pub fn prefetch_group(&self, hashes: &[KeyHash], at: usize) {
+        if self.is_in_cache() {
+            return;
+        }
+        let (view, rounds) = (self.view(), Form::<K, V>::ROUNDS);
+        for round in 0..rounds {
+            let ahead = (rounds - round) * AHEAD;
+            let from = if at == 0 { 0 } else { at + ahead };
+            for &hash in hashes.iter().take(at + ahead + AHEAD).skip(from) {
+                view.prefetch::<K, V>(round, hash);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn update_each<const PREFETCH: bool>(
+        &mut self,
+        hashes: &[KeyHash],
+        keys: &(impl KeyAt<K> + ?Sized),
         mut init: impl FnMut() -> V,
         mut f: impl FnMut(usize, &mut V),
     ) {
-        let rounds = Form::<K, V>::ROUNDS;
+        let rounds = if PREFETCH { Form::<K, V>::ROUNDS } else { 0 };
         let ahead = |round: usize| (rounds - round) * AHEAD;
         // kept out of memory, which the compiler must think written by every update
         let mut view = self.view();

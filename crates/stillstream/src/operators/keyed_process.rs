@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stillstream_runtime::clock::Clock;
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
-use stillstream_state::{Data, Key, OperatorStateBackend, StateError, TimeDomain, Timers};
+use stillstream_state::{Data, Key, KeyedStateBackend, OperatorStateBackend, StateError, TimeDomain, Timers};
 use stillstream_types::{CheckpointId, Error, ErrorKind, KeyHash, Result, Timestamp};
 
 use super::keyed_state::{freeze, open_keyed, open_operator_state};
@@ -36,6 +36,7 @@ pub(crate) trait Logic: 'static {
 pub(crate) struct Call<'a, K, O> {
     watermark: Timestamp,
     now_ms: i64,
+    backend: &'a KeyedStateBackend<K>,
     event_timers: &'a Timers<K, ()>,
     processing_timers: &'a Timers<K, ()>,
     out: &'a mut Collector<O>,
@@ -73,9 +74,13 @@ impl<K: Key, O: Data> Call<'_, K, O> {
         if hashes.len() != values.len() {
             return Err(Error::new(ErrorKind::Plan, "a keyed operator got records without key hashes"));
         }
-        for (i, (record, hash)) in values.into_iter().zip(hashes).enumerate() {
-            let key = selector.key(&record);
-            f(record, &mut self.context(&key, hash, times.get(i).copied()))?;
+        let backend = self.backend;
+        // where the key is a part of the record, which the function takes, it is copied into memory that is used again
+        let mut place = None;
+        for (i, record) in values.into_iter().enumerate() {
+            backend.prefetch(&hashes, i);
+            let key = selector.key_in(&record, &mut place);
+            f(record, &mut self.context(key, hashes[i], times.get(i).copied()))?;
         }
         Ok(())
     }
@@ -130,6 +135,7 @@ impl<L: Logic> KeyedOperator<L> {
         let mut call = Call {
             watermark: self.watermark,
             now_ms: opened.clock.now_ms(),
+            backend: &opened.states.backend,
             event_timers: &opened.event_timers,
             processing_timers: &opened.processing_timers,
             out: &mut self.out,

@@ -112,6 +112,22 @@ where
         Ok(())
     }
 
+    /// The oldest window of a batch whose records all belong to the same windows, if none of those has fired.
+    fn common(&self, windows: &Aligned, times: &[i64]) -> Option<i64> {
+        let (least, most) = times.iter().fold((i64::MAX, i64::MIN), |(a, b), t| (a.min(*t), b.max(*t)));
+        let latest = windows.latest(least);
+        if times.is_empty() || !self.shell.clock.is_even() || latest != windows.latest(most) {
+            return None;
+        }
+        let (mut oldest, mut start) = (None, latest);
+        while windows.last(start) >= most {
+            oldest = Some(start);
+            start = start.checked_sub(windows.slide)?;
+        }
+        // the next older window must take none of them, not only some
+        oldest.filter(|oldest| windows.last(start) < least && !self.has_fired(windows.last(*oldest)))
+    }
+
     /// The records of each window that still takes some, the windows ascending; the others are late.
     fn sort(
         &self,
@@ -175,24 +191,26 @@ where
         check_times(values.len(), &times)?;
         let records = Records::new(values);
         let (windows, aggregate, selector) = (self.windows, &*self.aggregate, &*self.selector);
-        // the usual case first: one window for the whole batch
-        let (least, most) = times.iter().fold((i64::MAX, i64::MIN), |(a, b), t| (a.min(*t), b.max(*t)));
-        let first = windows.latest(least);
-        let one = windows.size == windows.slide
-            && first == windows.latest(most)
-            && open.shell.clock.is_even()
-            && !open.has_fired(windows.last(first));
-        if one && !times.is_empty() {
+        // the usual case first: all records in the same windows, none of which has fired
+        if let Some(oldest) = open.common(&windows, &times) {
+            let latest = windows.latest(times[0]);
             let keys = Keys { records: &records, selector, chosen: None };
-            let add = |i: usize, acc: &mut A::Acc| {
-                if let Some(value) = records.take(i, true) {
-                    aggregate.add(acc, value);
+            let mut start = oldest;
+            loop {
+                let add = |i: usize, acc: &mut A::Acc| {
+                    if let Some(value) = records.take(i, start == latest) {
+                        aggregate.add(acc, value);
+                    }
+                };
+                open.state
+                    .update_batch(start, &hashes, &keys, || aggregate.create(), add)
+                    .map_err(StateError::into_error)?;
+                if start == latest {
+                    break;
                 }
-            };
-            open.state
-                .update_batch(first, &hashes, &keys, || aggregate.create(), add)
-                .map_err(StateError::into_error)?;
-            open.next_due = open.next_due.min(windows.last(first));
+                start += windows.slide;
+            }
+            open.next_due = open.next_due.min(windows.last(oldest));
             return Ok(());
         }
 
