@@ -1,0 +1,5 @@
+//! The suite.
+use stillstream::Result;
+pub fn run(_: &[String]) -> Result<()> {
+    Ok(())
+}
