@@ -1,4 +1,7 @@
 //! RECOVER: how long a failure in the process interrupts a job.
+//!
+//! The interruption ends with the first record out of the restarted job. What follows is `replay_ms`: records that were
+//! read after the last checkpoint are read again; how many is a matter of when that was, here the moment before.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -131,9 +134,9 @@ pub(super) fn run(settings: &Settings) -> Result<Measurement> {
     let t = &times;
     Ok(Measurement::of("RECOVER", settings, span)
         .checkpoints(&checkpoints)
-        .figure("recovery_ms", Timeline::between(&t.failed, &t.new)?)
+        .figure("recovery_ms", Timeline::between(&t.failed, &t.out)?)
         .figure("recovery_stop_ms", Timeline::between(&t.failed, &t.rebuilt)?)
         .figure("recovery_restore_ms", Timeline::between(&t.rebuilt, &t.reading)?)
         .figure("recovery_first_ms", Timeline::between(&t.reading, &t.out)?)
-        .figure("recovery_replay_ms", Timeline::between(&t.out, &t.new)?))
+        .figure("replay_ms", Timeline::between(&t.out, &t.new)?))
 }
