@@ -123,7 +123,12 @@ impl Machine {
             cpu: field(&read("/proc/cpuinfo"), "model name"),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             memory_gib: kib / f64::from(1 << 20),
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_string(),
+            // the version without the builder's own marks
+            kernel: read("/proc/sys/kernel/osrelease")
+                .split(['-', '+', '\n'])
+                .next()
+                .unwrap_or_default()
+                .into(),
             load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_string(),
         }
     }

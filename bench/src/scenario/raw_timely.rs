@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
-use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use stillstream::{Error, Result};
@@ -12,7 +11,8 @@ use timely::dataflow::operators::{Input, Operator, Probe};
 use timely::dataflow::{InputHandle, ProbeHandle};
 use timely::worker::Worker;
 
-use crate::machine::{Moment, now};
+use super::steady;
+use crate::machine::Moment;
 use crate::measurement::Measurement;
 use crate::records::{keyed, warm_up};
 use crate::settings::Settings;
@@ -108,14 +108,12 @@ pub(super) fn run(settings: &Settings) -> Result<Measurement> {
     let span = match settings.records {
         Some(_) => None,
         None => {
-            while count() < warm_up(settings.keys) {
-                sleep(Duration::from_millis(1));
-            }
-            let (from, at) = (Moment::at(count()), now());
-            sleep(settings.measure.saturating_sub(at.elapsed()));
+            let warm = steady::wait_until(&|| false, &count, warm_up(settings.keys));
+            let from = Moment::at(count());
+            sleep(settings.measure);
             let span = Moment::at(count()) - from;
             shared.stop.store(true, Relaxed);
-            Some(span)
+            Some(warm.map(|()| span)?)
         }
     };
     for result in workers.join() {

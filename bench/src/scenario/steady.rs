@@ -13,13 +13,17 @@ use crate::settings::Settings;
 const PATIENCE: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(1);
 
-/// Waits until `count` has reached `records`.
+/// Waits until `count` of the job has reached `records`.
 pub fn wait_for(job: &JobClient, count: &dyn Fn() -> u64, records: u64) -> Result<()> {
+    wait_until(&|| job.status().is_terminal(), count, records)
+}
+
+/// Waits until `count` has reached `records`, or `ended` says that it never will.
+pub fn wait_until(ended: &dyn Fn() -> bool, count: &dyn Fn() -> u64, records: u64) -> Result<()> {
     let begun = now();
     while count() < records {
-        if job.status().is_terminal() {
-            let text = format!("job `{}` ended after {} of {records} records", job.name(), count());
-            return Err(Error::msg(text));
+        if ended() {
+            return Err(Error::msg(format!("the job ended after {} of {records} records", count())));
         }
         if begun.elapsed() > PATIENCE {
             let text = format!("only {} of {records} records went through in {PATIENCE:?}", count());
