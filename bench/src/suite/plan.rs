@@ -25,6 +25,7 @@ impl fmt::Display for Run {
         }
         match (self.keys, self.operators) {
             (0, 0) => Ok(()),
+            (0, 1) => f.write_str(", 1 operator"),
             (0, operators) => write!(f, ", {operators} operators"),
             (keys, _) => write!(f, ", K = {}", power_of_ten(keys)),
         }
