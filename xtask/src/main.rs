@@ -1,7 +1,10 @@
 //! The project's own commands. `cargo xtask` lists them.
 
+mod bench;
 mod cargo;
 mod docs;
+mod instructions;
+mod valgrind;
 mod verify;
 
 use std::process::ExitCode;
@@ -12,6 +15,10 @@ usage: cargo xtask <command>
   verify       format, lints, tests and documentation, as the continuous integration does; writes no sources
   fix          format the sources and apply what clippy can fix by itself
   docs-config  make docs/configuration.md from the table of configuration keys
+  bench [NAME ..] [--json FILE] [--rounds N] [--measure-ms N] [--backend NAME] [--dir FOLDER]
+               benchmarks of whole jobs, or those named, some minutes; all of them together write docs/benchmarks.md
+  instructions [--write]
+               count the instructions for each record and compare with bench/instructions.txt, or renew that
 ";
 
 fn main() -> ExitCode {
@@ -22,6 +29,9 @@ fn main() -> ExitCode {
         ["verify"] => verify::verify(),
         ["fix"] => verify::fix(),
         ["docs-config"] => docs::config(),
+        ["bench", rest @ ..] => bench::run(rest),
+        ["instructions"] => instructions::run(false),
+        ["instructions", "--write"] => instructions::run(true),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             true

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::cargo::{cargo, has, succeeds};
+use crate::instructions;
 
 enum Outcome {
     Passed,
@@ -40,6 +41,7 @@ pub(crate) fn verify() -> bool {
     step("tests", &|| {
         passed(&["test", "--workspace", "--all-targets", "--all-features", "--locked", "--no-fail-fast"])
     });
+    step("instructions", &|| outcome(instructions::run(false)));
     step("doc tests", &|| {
         passed(&["test", "--workspace", "--doc", "--all-features", "--locked", "--no-fail-fast"])
     });

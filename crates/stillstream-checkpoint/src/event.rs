@@ -1,5 +1,7 @@
 //! What the shells tell the coordinator.
 
+use std::time::Duration;
+
 use stillstream_types::{
     CheckpointId, CheckpointKind, Generation, JobOutcome, RegisterRecord, SubtaskId, TaskSnapshot,
 };
@@ -16,13 +18,13 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AckMetrics {
     /// From the trigger to the first barrier.
-    pub start_delay_ms: u64,
+    pub start_delay: Duration,
     /// From the first barrier to the last.
-    pub alignment_ms: u64,
+    pub alignment: Duration,
     /// The synchronous part: the worker stood still.
-    pub sync_ms: u64,
+    pub synchronous: Duration,
     /// The asynchronous part: writing.
-    pub async_ms: u64,
+    pub asynchronous: Duration,
     /// Bytes of records set aside during alignment.
     pub aligned_bytes: u64,
     /// Bytes of in-flight records that became part of the checkpoint.

@@ -122,4 +122,4 @@ pub use job::{IllegalTransition, JobState, JobStatus};
 pub use plan::{OperatorInfo, TaskInfo};
 pub use restart::{RestartDecision, RestartStrategy, RestartStrategyConfig};
 pub use restore::{RestoreError, RestorePlan, plan_restore};
-pub use statistics::{CheckpointStatistics, CheckpointSummary, explain};
+pub use statistics::{CheckpointStatistics, CheckpointStatus, CheckpointSummary, LongestPhases, explain};

@@ -46,8 +46,33 @@ pub struct Slowest {
     pub after: Duration,
     /// Where most of its time went.
     pub phase: Phase,
-    /// How long that phase took, in milliseconds.
-    pub phase_ms: u64,
+    /// How long that phase took.
+    pub phase_took: Duration,
+}
+
+/// The longest that each phase took in any one subtask; they need not be phases of the same one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LongestPhases {
+    /// From the trigger to the first barrier.
+    pub start_delay: Duration,
+    /// From the first barrier to the last.
+    pub alignment: Duration,
+    /// The synchronous part: so long a worker stood still.
+    pub synchronous: Duration,
+    /// The asynchronous part: writing to storage.
+    pub asynchronous: Duration,
+}
+
+impl LongestPhases {
+    /// Of what some subtasks measured.
+    pub fn of<'a>(metrics: impl IntoIterator<Item = &'a AckMetrics>) -> Self {
+        metrics.into_iter().fold(Self::default(), |longest, metrics| Self {
+            start_delay: longest.start_delay.max(metrics.start_delay),
+            alignment: longest.alignment.max(metrics.alignment),
+            synchronous: longest.synchronous.max(metrics.synchronous),
+            asynchronous: longest.asynchronous.max(metrics.asynchronous),
+        })
+    }
 }
 
 /// How far a checkpoint got.
@@ -84,13 +109,15 @@ pub struct CheckpointSummary {
     pub missing: Vec<(SubtaskId, String)>,
     /// The last one that acknowledged.
     pub slowest: Option<Slowest>,
+    /// The longest of each phase, over those that acknowledged.
+    pub phases: LongestPhases,
 }
 
 /// Says in one line why a checkpoint took its time or did not make it: which subtask, which phase.
 ///
 /// ```
 /// use std::time::Duration;
-/// use stillstream_checkpoint::statistics::{CheckpointStatus, CheckpointSummary, explain};
+/// use stillstream_checkpoint::statistics::{CheckpointStatus, CheckpointSummary, LongestPhases, explain};
 /// use stillstream_types::{CheckpointId, CheckpointKind, SubtaskId};
 /// let expired = CheckpointSummary {
 ///     id: CheckpointId(7),
@@ -103,6 +130,7 @@ pub struct CheckpointSummary {
 ///     subtasks: 4,
 ///     missing: vec![(SubtaskId::new(2, 1), "window".into())],
 ///     slowest: None,
+///     phases: LongestPhases::default(),
 /// };
 /// assert_eq!(
 ///     explain(&expired),
@@ -127,7 +155,7 @@ pub fn explain(summary: &CheckpointSummary) -> String {
             slow.name,
             slow.subtask,
             slow.after.as_secs_f64(),
-            slow.phase_ms as f64 / 1000.0,
+            slow.phase_took.as_secs_f64(),
             slow.phase
         );
     }
@@ -141,13 +169,13 @@ pub(crate) fn missing_text(count: usize, of: usize, named: &[(SubtaskId, String)
     format!("{count} of {of} subtasks did not acknowledge: {}{more}", names.join(", "))
 }
 
-/// The phase that took most of a subtask's time, and its milliseconds.
-pub fn slowest_phase(metrics: &AckMetrics) -> (Phase, u64) {
-    let mut worst = (Phase::StartDelay, metrics.start_delay_ms);
+/// The phase that took most of a subtask's time, and how long.
+pub fn slowest_phase(metrics: &AckMetrics) -> (Phase, Duration) {
+    let mut worst = (Phase::StartDelay, metrics.start_delay);
     for next in [
-        (Phase::Alignment, metrics.alignment_ms),
-        (Phase::Synchronous, metrics.sync_ms),
-        (Phase::Asynchronous, metrics.async_ms),
+        (Phase::Alignment, metrics.alignment),
+        (Phase::Synchronous, metrics.synchronous),
+        (Phase::Asynchronous, metrics.asynchronous),
     ] {
         if next.1 > worst.1 {
             worst = next;
@@ -219,6 +247,7 @@ mod tests {
             subtasks: 2,
             missing: Vec::new(),
             slowest: None,
+            phases: LongestPhases::default(),
         }
     }
 
@@ -240,14 +269,18 @@ mod tests {
 
     #[test]
     fn a_slow_checkpoint_is_explained_by_its_last_subtask_and_that_ones_longest_phase() {
-        let metrics = AckMetrics { alignment_ms: 11_900, async_ms: 300, ..AckMetrics::default() };
-        let (phase, phase_ms) = slowest_phase(&metrics);
+        let metrics = AckMetrics {
+            alignment: Duration::from_millis(11_900),
+            asynchronous: Duration::from_millis(300),
+            ..AckMetrics::default()
+        };
+        let (phase, phase_took) = slowest_phase(&metrics);
         let slowest = Slowest {
             subtask: SubtaskId::new(2, 3),
             name: "window".into(),
             after: Duration::from_millis(12_300),
             phase,
-            phase_ms,
+            phase_took,
         };
         let text =
             explain(&CheckpointSummary { slowest: Some(slowest), ..summary(4, CheckpointStatus::Completed) });

@@ -68,7 +68,9 @@ pub use keyed_stream::KeyedStream;
 pub use restart::RestartStrategy;
 pub use side_output::OutputTag;
 pub use sinks::StreamSink;
-pub use stillstream_checkpoint::{CheckpointReport, CheckpointStatistics, JobStatus};
+pub use stillstream_checkpoint::{
+    CheckpointReport, CheckpointStatistics, CheckpointStatus, CheckpointSummary, JobStatus, LongestPhases,
+};
 pub use stillstream_connectors as connectors;
 pub use stillstream_runtime::connect;
 pub use stillstream_runtime::exchange::KeySelector;
@@ -76,4 +78,4 @@ pub use stillstream_runtime::job::{CheckpointTotals, JobClient, JobMetrics, JobR
 pub use stillstream_runtime::{Batch, SourceStatus};
 pub use stillstream_state as state;
 pub use stillstream_types::config;
-pub use stillstream_types::{Error, ErrorKind, Result, ResultExt};
+pub use stillstream_types::{CheckpointId, Error, ErrorKind, Result, ResultExt};

@@ -6,7 +6,9 @@ use super::{CheckpointCoordinator, Pending, Phase, REMEMBERED};
 use crate::command::Command;
 use crate::failure::{CheckpointFailure, FailureReason, Verdict};
 use crate::register::Purpose;
-use crate::statistics::{CheckpointStatus, CheckpointSummary, Slowest, explain, missing_text, slowest_phase};
+use crate::statistics::{
+    CheckpointStatus, CheckpointSummary, LongestPhases, Slowest, explain, missing_text, slowest_phase,
+};
 
 impl CheckpointCoordinator {
     /// Aborts a checkpoint and deletes its files; does nothing while the register may already name it.
@@ -138,10 +140,10 @@ impl CheckpointCoordinator {
         let checkpoint = &pending.checkpoint;
         let attempt = self.attempt_of(pending.generation);
         let slowest = checkpoint.last_acknowledged().and_then(|(subtask, at)| {
-            let (phase, phase_ms) = slowest_phase(&checkpoint.acknowledged().get(&subtask)?.metrics);
+            let (phase, phase_took) = slowest_phase(&checkpoint.acknowledged().get(&subtask)?.metrics);
             let name = attempt.map_or_else(|| "task".to_owned(), |attempt| attempt.name(subtask).to_owned());
             let after = at.saturating_sub(checkpoint.triggered_at);
-            Some(Slowest { subtask, name, after, phase, phase_ms })
+            Some(Slowest { subtask, name, after, phase, phase_took })
         });
         CheckpointSummary {
             id: checkpoint.id,
@@ -154,6 +156,7 @@ impl CheckpointCoordinator {
             subtasks: checkpoint.subtasks(),
             missing: self.missing_names(pending),
             slowest,
+            phases: LongestPhases::of(checkpoint.acknowledged().values().map(|part| &part.metrics)),
         }
     }
 }

@@ -111,10 +111,10 @@ struct State {
 
 fn metrics_of(times: &SnapshotTimes) -> AckMetrics {
     AckMetrics {
-        start_delay_ms: times.start_delay_us / 1000,
-        alignment_ms: times.alignment_us / 1000,
-        sync_ms: times.sync_us / 1000,
-        async_ms: times.async_us / 1000,
+        start_delay: Duration::from_micros(times.start_delay_us),
+        alignment: Duration::from_micros(times.alignment_us),
+        synchronous: Duration::from_micros(times.sync_us),
+        asynchronous: Duration::from_micros(times.async_us),
         ..AckMetrics::default()
     }
 }

@@ -138,7 +138,7 @@ impl Bench {
             checkpoint: CheckpointId(id),
             subtask,
             snapshot: state(subtask, &format!("chk-{id}/{subtask}")),
-            metrics: AckMetrics { async_ms: 40, ..AckMetrics::default() },
+            metrics: AckMetrics { asynchronous: Duration::from_millis(40), ..AckMetrics::default() },
         }
     }
 
