@@ -87,6 +87,11 @@ impl SharedFiles {
         (!missing.is_empty() || self.kept.is_none()).then_some(missing)
     }
 
+    /// Whether it is known what this checkpoint, which the register names, names itself.
+    pub fn covers(&self, id: CheckpointId) -> bool {
+        self.covered.contains(&id)
+    }
+
     /// From here on, until [`recover`](Self::recover) says more, no file that was written before checkpoint `first_own` is
     /// deleted.
     pub fn distrust(&mut self, first_own: CheckpointId) {

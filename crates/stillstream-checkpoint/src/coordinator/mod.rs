@@ -275,7 +275,7 @@ impl CheckpointCoordinator {
         }
         self.on_register_overdue();
         self.expire();
-        self.give_up_reading();
+        self.on_reading_time();
         self.on_timer();
         self.on_closing_time();
     }
@@ -286,7 +286,7 @@ impl CheckpointCoordinator {
         let wake = pending
             .map(|p| p.checkpoint.triggered_at + timeout)
             .chain(self.starting.iter().map(|starting| starting.since + timeout))
-            .chain(self.reading_deadline())
+            .chain(self.reading_wake_at())
             .chain(self.next_periodic)
             .chain(self.register.wake_at(timeout))
             .chain(self.closing.wake_at(timeout))

@@ -13,6 +13,7 @@ use super::CheckpointCoordinator;
 use crate::cleaner;
 use crate::command::Command;
 use crate::event::References;
+use crate::register::RETRY;
 
 /// What is being read.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,10 @@ pub(super) struct Reading {
     /// So many answers are to come.
     answers: u32,
     since: Duration,
+    /// The checkpoint that the tasks build on could not be read: once more at this time.
+    retry_at: Option<Duration>,
+    /// No checkpoint is triggered meanwhile.
+    pub(super) holds_back: bool,
 }
 
 impl CheckpointCoordinator {
@@ -29,14 +34,18 @@ impl CheckpointCoordinator {
             return self.sweep_shared();
         };
         self.shared.distrust(self.first_own);
+        let (answers, since) = self.reading.map_or((0, self.now), |reading| (reading.answers, reading.since));
+        self.reading = Some(Reading { answers: answers + 1, since, retry_at: None, holds_back: true });
+        self.ask_for(&missing);
+    }
+
+    fn ask_for(&mut self, missing: &BTreeSet<CheckpointId>) {
         let Some(record) = self.register.durable() else { return };
         let select = |all: &[CompletedRef]| {
             all.iter().filter(|checkpoint| missing.contains(&checkpoint.id)).cloned().collect()
         };
         let (completed, retained) = (select(&record.completed), select(&record.retained));
         self.out.push(Command::ReadReferences { completed, retained });
-        let answers = self.reading.map_or(0, |reading| reading.answers) + 1;
-        self.reading = Some(Reading { answers, since: self.now });
     }
 
     pub(super) fn on_references_read(&mut self, references: References) {
@@ -46,10 +55,14 @@ impl CheckpointCoordinator {
             ));
         }
         let known = self.shared.recover(references, self.register.named());
+        // the tasks will name its files, and each such acknowledgement would be refused
+        let retry = self.latest_completed().is_some_and(|newest| !self.shared.covers(newest.id));
         if let Some(reading) = &mut self.reading {
-            reading.answers -= 1;
-            if reading.answers == 0 {
-                self.reading = None;
+            reading.answers = reading.answers.saturating_sub(1);
+            match reading.answers {
+                0 if retry => reading.retry_at = Some(self.now + RETRY),
+                0 => self.reading = None,
+                _ => {}
             }
         }
         if known && self.reading.is_none() {
@@ -57,19 +70,34 @@ impl CheckpointCoordinator {
         }
     }
 
-    /// Storage does not say what earlier checkpoints name: goes on without, and deletes nothing of theirs.
-    pub(super) fn give_up_reading(&mut self) {
-        let timeout = self.config.timeout;
-        if self.reading.is_some_and(|reading| self.now >= reading.since + timeout) {
-            self.reading = None;
+    /// Reads once more, or goes on without, if storage does not say what earlier checkpoints name; nothing of theirs is
+    /// deleted then.
+    pub(super) fn on_reading_time(&mut self) {
+        let (now, timeout) = (self.now, self.config.timeout);
+        let Some(reading) = &mut self.reading else { return };
+        let retry = reading.retry_at.is_some_and(|at| now >= at);
+        if retry {
+            (reading.retry_at, reading.answers) = (None, 1);
+        }
+        let late = reading.holds_back && now >= reading.since + timeout;
+        if late {
+            reading.holds_back = false;
             self.warn(format!(
-                "storage did not say within {timeout:?} which shared files earlier checkpoints name: none of them is cleaned up"
+                "storage did not say within {timeout:?} (execution.checkpointing.timeout) which shared files earlier checkpoints \
+                 name: none of them is cleaned up, and checkpoints that name them are refused until it does"
             ));
+        }
+        if retry {
+            let missing = self.shared.missing(self.register.named()).unwrap_or_default();
+            self.ask_for(&missing);
         }
     }
 
-    pub(super) fn reading_deadline(&self) -> Option<Duration> {
-        self.reading.map(|reading| reading.since + self.config.timeout)
+    /// When [`on_reading_time`](Self::on_reading_time) has something to do.
+    pub(super) fn reading_wake_at(&self) -> Option<Duration> {
+        let reading = self.reading.as_ref()?;
+        let late = reading.holds_back.then_some(reading.since + self.config.timeout);
+        late.into_iter().chain(reading.retry_at).min()
     }
 
     /// Wants to know what lies in `shared/`.

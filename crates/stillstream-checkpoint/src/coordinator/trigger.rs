@@ -74,7 +74,8 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn start_requests(&mut self) {
-        while self.attempt.is_some() && self.starting.is_none() && self.reading.is_none() {
+        let held_back = self.reading.is_some_and(|reading| reading.holds_back);
+        while self.attempt.is_some() && self.starting.is_none() && !held_back {
             let situation = Situation {
                 now: self.now,
                 starting: false,

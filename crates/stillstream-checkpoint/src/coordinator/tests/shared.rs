@@ -268,6 +268,27 @@ fn storage_that_never_says_what_earlier_checkpoints_name_does_not_stop_checkpoin
 }
 
 #[test]
+fn the_checkpoint_that_the_tasks_build_on_is_read_again_until_it_can_be() {
+    let mut bench = Bench::new(tolerant(), Some(record(JobOutcome::Running, 4, 17, &[9])));
+    bench.on(Event::AttemptRequested);
+    bench.register_written();
+    bench.generation = Generation(5);
+    bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
+    for _ in 0..3 {
+        let references = References { unreadable: vec!["503".into()], ..References::default() };
+        bench.on(Event::ReferencesRead { references });
+        assert_eq!(bench.request(1, CheckpointKind::Checkpoint, true), []);
+        let read = Command::ReadReferences { completed: vec![reference(9)], retained: vec![] };
+        assert_eq!(bench.wait(SECOND), [read]);
+    }
+    assert_eq!(bench.references_read(&[(9, &["shared/9-c"])])[0], Command::ListShared);
+    bench.location(18);
+    bench.ack(18, source());
+    let commands = bench.ack_naming(18, sink(), &["shared/9-c"]);
+    assert!(matches!(commands[..], [Command::WriteMetadata { .. }]), "{commands:?}");
+}
+
+#[test]
 fn a_checkpoint_that_cannot_be_read_keeps_all_older_shared_files_in_place() {
     let mut bench = Bench::new(tolerant(), Some(record(JobOutcome::Running, 4, 17, &[8, 9])));
     bench.on(Event::AttemptRequested);
