@@ -95,9 +95,9 @@ impl World {
     /// A task that errs: it names a file of a checkpoint that was never completed.
     fn acknowledge_wrongly(&mut self, id: CheckpointId) {
         let others = self.pending.iter().filter(|(other, _)| **other != id);
-        let wrong =
+        let mut wrong =
             others.flat_map(|(other, p)| p.names.iter().filter(|n| shared_file::creator(n) == Some(*other)));
-        let Some(wrong) = wrong.cloned().next() else { return };
+        let Some(wrong) = wrong.next().cloned() else { return };
         let own = self.write(id);
         let registered = self.files.register(id, [own.as_str(), wrong.as_str()]);
         assert!(registered.is_err(), "seed {}: {wrong} is not confirmed", self.seed);

@@ -21,6 +21,8 @@ pub struct Streams {
     pub(crate) store: Arc<dyn BlobStore>,
     /// The anchor within the store.
     pub(crate) anchor: String,
+    /// Whether the anchor is the directory of the job that reads.
+    pub(crate) own: bool,
 }
 
 impl Streams {
@@ -102,6 +104,10 @@ impl SnapshotStore for Streams {
         Err(StorageError::BadLocation { location, reason }.into())
     }
 
+    fn owns_shared(&self) -> bool {
+        self.own
+    }
+
     fn read(&self, handle: &StreamHandle, offset: u64, len: u64) -> io::Result<Vec<u8>> {
         Ok(Streams::read(self, handle, offset, len)?)
     }
@@ -180,6 +186,10 @@ impl SnapshotStore for SubtaskSnapshots {
 
     fn keeps_shared(&self) -> bool {
         true
+    }
+
+    fn owns_shared(&self) -> bool {
+        self.streams.own
     }
 
     fn create_shared(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
