@@ -114,7 +114,7 @@ impl Operator for Counter {
         let batch = batch.take::<u64>()?;
         self.recent += batch.len() as u64;
         let fails_at = self.behaviour.fails_at.load(SeqCst);
-        if fails_at > 0 && batch.values.iter().any(|n| *n == fails_at) {
+        if fails_at > 0 && batch.values.contains(&fails_at) {
             self.behaviour.fails_at.store(0, SeqCst);
             return Err(Error::msg("told to"));
         }
