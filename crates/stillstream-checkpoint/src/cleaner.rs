@@ -5,7 +5,8 @@
 //! 1. Nothing that a register record names, or a record that is being written would name, is deleted: callers pass all of
 //!    them as `named`.
 //! 2. Single files are deleted only below the directory of the checkpoint that they were reported for. Ids are never
-//!    used twice, so such a directory belongs to that checkpoint alone.
+//!    used twice, so such a directory belongs to that checkpoint alone. About files below `shared/` the registry decides
+//!    (see [`shared_files`](crate::shared_files)).
 //! 3. Leftovers of a crash are recognised by name (`chk-<n>`) and an id below the first one of the present claim; anything else
 //!    in the directory is left alone.
 //!
@@ -15,7 +16,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use stillstream_types::{CheckpointId, CompletedRef, TaskSnapshot};
+use stillstream_types::shared_file::SHARED_FOLDER;
+use stillstream_types::{CheckpointId, CompletedRef, StreamHandle, TaskSnapshot};
 
 use crate::command::{Command, DiscardId, DiscardTarget};
 
@@ -100,11 +102,13 @@ impl Cleaner {
         Self { patience, next: 0, running: BTreeMap::new() }
     }
 
-    /// Deletes the directory of one checkpoint. `named` is everything that any register record names.
+    /// Deletes the directory of one checkpoint, and then `shared`: files that the registry has given back with it. `named` is
+    /// everything that any register record names.
     pub fn discard_directory<'a>(
         &mut self,
         id: CheckpointId,
         path: &str,
+        shared: Vec<String>,
         mut named: impl Iterator<Item = &'a CompletedRef>,
         now: Duration,
     ) -> Result<Command, Refusal> {
@@ -116,10 +120,22 @@ impl Cleaner {
         if named.any(|checkpoint| checkpoint.id == id || checkpoint.path == path) {
             return Err(Refusal::Named { path: path.to_owned(), id });
         }
-        Ok(self.start(DiscardTarget::Directory(path.to_owned()), path.to_owned(), true, now))
+        let target = DiscardTarget::Directory { path: path.to_owned(), shared };
+        Ok(self.start(target, path.to_owned(), true, now))
     }
 
-    /// Deletes the files that a snapshot names, which did not become part of its checkpoint; `None` if it names no files.
+    /// Deletes shared files that the registry has given back; `None` if there are none.
+    pub fn discard_shared(&mut self, paths: Vec<String>, now: Duration) -> Option<Command> {
+        let label = match paths.as_slice() {
+            [] => return None,
+            [one] => one.clone(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+        };
+        Some(self.start(DiscardTarget::Files(paths), label, false, now))
+    }
+
+    /// Deletes the files that a snapshot names in its checkpoint's own directory, and which did not become part of it; `None`
+    /// if it names none there.
     pub fn discard_snapshot<'a>(
         &mut self,
         id: CheckpointId,
@@ -128,7 +144,8 @@ impl Cleaner {
         mut named: impl Iterator<Item = &'a CompletedRef>,
         now: Duration,
     ) -> Result<Option<Command>, Refusal> {
-        let files: Vec<String> = files_of(snapshot).map(str::to_owned).collect();
+        let files: Vec<String> =
+            files_of(snapshot).filter(|path| !is_shared(path)).map(str::to_owned).collect();
         let Some(first) = files.first() else { return Ok(None) };
         if named.any(|checkpoint| checkpoint.id == id || checkpoint.path == directory) {
             return Err(Refusal::Named { path: first.clone(), id });
@@ -180,7 +197,16 @@ impl Cleaner {
 
 /// The files that a snapshot names.
 pub fn files_of(snapshot: &TaskSnapshot) -> impl Iterator<Item = &str> {
-    snapshot.operators.iter().flat_map(|(_, state)| state.streams()).filter_map(|stream| stream.path())
+    snapshot.streams().filter_map(StreamHandle::path)
+}
+
+/// Those among them that several checkpoints may name.
+pub fn shared_files_of(snapshot: &TaskSnapshot) -> impl Iterator<Item = &str> {
+    files_of(snapshot).filter(|path| is_shared(path))
+}
+
+fn is_shared(path: &str) -> bool {
+    path.split('/').next() == Some(SHARED_FOLDER)
 }
 
 fn is_below(path: &str, directory: &str) -> bool {
@@ -193,7 +219,7 @@ fn is_below(path: &str, directory: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stillstream_types::{OperatorId, OperatorStateHandle, OperatorSubtaskState, StreamHandle};
+    use stillstream_types::{OperatorId, OperatorStateHandle, OperatorSubtaskState};
 
     const NOW: Duration = Duration::from_secs(1);
 
@@ -222,9 +248,9 @@ mod tests {
     #[test]
     fn a_checkpoint_that_the_register_names_is_never_deleted() {
         let named = named(&[4]);
-        let refused = cleaner().discard_directory(CheckpointId(4), "chk-4", named.iter(), NOW);
+        let refused = cleaner().discard_directory(CheckpointId(4), "chk-4", vec![], named.iter(), NOW);
         assert!(matches!(refused, Err(Refusal::Named { .. })));
-        let refused = cleaner().discard_directory(CheckpointId(5), "chk-4/", named.iter(), NOW);
+        let refused = cleaner().discard_directory(CheckpointId(5), "chk-4/", vec![], named.iter(), NOW);
         assert!(matches!(refused, Err(Refusal::Named { .. })));
         let files = snapshot(&["chk-4/a"]);
         let refused = cleaner().discard_snapshot(CheckpointId(4), "chk-4", &files, named.iter(), NOW);
@@ -234,14 +260,14 @@ mod tests {
     #[test]
     fn what_is_not_one_checkpoint_is_never_deleted() {
         for path in ["", "/", ".", "a/..", "shared", "x/taskowned/"] {
-            let refused = cleaner().discard_directory(CheckpointId(4), path, [].iter(), NOW);
+            let refused = cleaner().discard_directory(CheckpointId(4), path, vec![], [].iter(), NOW);
             assert!(matches!(refused, Err(Refusal::NotACheckpoint { .. })), "{path}");
         }
     }
 
     #[test]
     fn files_are_deleted_only_below_the_directory_of_their_checkpoint() {
-        for path in ["chk-40/a", "chk-4", "shared/a", "chk-4/../chk-3/a", "chk-4//a", "/chk-4/a"] {
+        for path in ["chk-40/a", "chk-4", "taskowned/a", "chk-4/../chk-3/a", "chk-4//a", "/chk-4/a"] {
             let files = snapshot(&["chk-4/ok", path]);
             let refused = cleaner().discard_snapshot(CheckpointId(4), "chk-4", &files, [].iter(), NOW);
             assert!(matches!(refused, Err(Refusal::Elsewhere { .. })), "{path}");
@@ -250,9 +276,10 @@ mod tests {
         let command = cleaner().discard_snapshot(CheckpointId(4), "chk-4", &files, [].iter(), NOW).unwrap();
         let target = DiscardTarget::Files(vec!["chk-4/a".into(), "chk-4/b/c".into()]);
         assert_eq!(command, Some(Command::Discard { discard: DiscardId(0), target }));
-        let inline =
-            cleaner().discard_snapshot(CheckpointId(4), "chk-4", &TaskSnapshot::default(), [].iter(), NOW);
-        assert_eq!(inline, Ok(None));
+        for nothing in [TaskSnapshot::default(), snapshot(&["shared/4-a"])] {
+            let command = cleaner().discard_snapshot(CheckpointId(4), "chk-4", &nothing, [].iter(), NOW);
+            assert_eq!(command, Ok(None), "inline state, and files about which the registry decides");
+        }
     }
 
     #[test]
@@ -268,7 +295,7 @@ mod tests {
     #[test]
     fn a_hanging_deletion_holds_back_checkpoints_only_for_a_while() {
         let mut cleaner = cleaner();
-        cleaner.discard_directory(CheckpointId(1), "chk-1", [].iter(), NOW).unwrap();
+        cleaner.discard_directory(CheckpointId(1), "chk-1", vec![], [].iter(), NOW).unwrap();
         assert_eq!(cleaner.holding_back(NOW), 1);
         let overdue = cleaner.next_overdue(NOW).unwrap();
         assert_eq!(cleaner.holding_back(overdue), 0);

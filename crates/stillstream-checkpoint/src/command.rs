@@ -20,7 +20,12 @@ pub struct DiscardId(pub u64);
 pub enum DiscardTarget {
     /// A directory with all that is in it. `_metadata` goes first, so that a half-deleted checkpoint is not mistaken for a
     /// whole one.
-    Directory(String),
+    Directory {
+        /// The directory.
+        path: String,
+        /// Files elsewhere that only this checkpoint named. They go last, and only if the directory is gone.
+        shared: Vec<String>,
+    },
     /// Single files.
     Files(Vec<String>),
 }
@@ -64,6 +69,17 @@ pub enum Command {
     /// List what lies in the job's checkpoint directory, to find what a crash left behind. Answer:
     /// [`Event::DirectoriesListed`](crate::Event::DirectoriesListed).
     ListDirectories,
+    /// Read which files below `shared/` these checkpoints name, and those that a person keeps although the register does not
+    /// name them. Answer: [`Event::ReferencesRead`](crate::Event::ReferencesRead); until then no checkpoint is triggered.
+    ReadReferences {
+        /// Checkpoints that the job may restore: their metadata must be there.
+        completed: Vec<CompletedRef>,
+        /// Checkpoints that belong to a person, who may have deleted them.
+        retained: Vec<CompletedRef>,
+    },
+    /// List the files below `shared/`, to find what nobody names. Answer:
+    /// [`Event::SharedListed`](crate::Event::SharedListed).
+    ListShared,
     /// Make a directory for the checkpoint. Answer: [`Event::LocationPrepared`](crate::Event::LocationPrepared).
     PrepareLocation {
         /// Which checkpoint.

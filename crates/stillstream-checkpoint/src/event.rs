@@ -31,6 +31,17 @@ pub struct AckMetrics {
     pub channel_state_bytes: u64,
 }
 
+/// Which files below `shared/` checkpoints name, as their metadata says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct References {
+    /// By checkpoint, the paths relative to the job's checkpoint directory.
+    pub found: Vec<(CheckpointId, Vec<String>)>,
+    /// Which of these the register does not name but a person keeps.
+    pub kept: Vec<CheckpointId>,
+    /// What could not be read, and why.
+    pub unreadable: Vec<String>,
+}
+
 /// How the write of a metadata file ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WriteOutcome {
@@ -167,6 +178,17 @@ pub enum Event {
         /// Names of the entries directly below the job's checkpoint directory. May be empty if listing failed: then
         /// nothing is cleaned up this time.
         names: Vec<String>,
+    },
+    /// Answer to [`Command::ReadReferences`](crate::Command::ReadReferences).
+    ReferencesRead {
+        /// What was read, and what could not be.
+        references: References,
+    },
+    /// Answer to [`Command::ListShared`](crate::Command::ListShared).
+    SharedListed {
+        /// The files in `shared/` by their paths relative to the job's checkpoint directory, those of unfinished writers too;
+        /// or why it could not be listed.
+        result: Result<Vec<String>, String>,
     },
     /// Answer to [`Command::Discard`](crate::Command::Discard): done, or given up. "Not found" is success.
     DiscardDone {

@@ -14,6 +14,7 @@
 //! | [`pending`], [`completed`] | checkpoints under way, and those that are kept |
 //! | [`failure`] | reasons, which of them count, and when the job fails |
 //! | [`cleaner`] | what may be deleted |
+//! | [`shared_files`] | files that several checkpoints name, and when each may go |
 //! | [`statistics`] | counts, history, and the one-line explanation of a slow checkpoint |
 //! | [`restore`] | who gets which state at another parallelism |
 //! | [`restart`], [`job`] | restart strategies and the states of a job |
@@ -60,6 +61,10 @@
 //!                 events.push_back(Event::TriggerRequested { request, kind, forced: false });
 //!             }
 //!             Command::ListDirectories => events.push_back(Event::DirectoriesListed { names: vec![] }),
+//!             Command::ReadReferences { .. } => {
+//!                 events.push_back(Event::ReferencesRead { references: References::default() });
+//!             }
+//!             Command::ListShared => events.push_back(Event::SharedListed { result: Ok(vec![]) }),
 //!             Command::PrepareLocation { checkpoint, .. } => {
 //!                 let result = Ok(cleaner::directory(checkpoint));
 //!                 events.push_back(Event::LocationPrepared { checkpoint, result });
@@ -111,12 +116,13 @@ mod register;
 pub mod request_queue;
 pub mod restart;
 pub mod restore;
+pub mod shared_files;
 pub mod statistics;
 
 pub use command::{CheckpointReport, Command, DiscardId, DiscardTarget};
 pub use config::{CheckpointConfig, CheckpointingMode, ConfigError, Retention};
 pub use coordinator::{CheckpointCoordinator, CoordinatorSetup};
-pub use event::{AckMetrics, Event, RegisterOutcome, RequestId, WriteOutcome};
+pub use event::{AckMetrics, Event, References, RegisterOutcome, RequestId, WriteOutcome};
 pub use failure::{CheckpointFailure, FailureReason};
 pub use job::{IllegalTransition, JobState, JobStatus};
 pub use plan::{OperatorInfo, TaskInfo};

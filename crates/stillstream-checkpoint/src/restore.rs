@@ -203,6 +203,14 @@ fn check(checkpoint: CheckpointId, old: &OperatorState, first: bool) -> Result<(
             // within one subtask a group may be in several handles; two subtasks never own the same group
             groups.extend(handle.sections.iter().map(|section| (section.group, *index)));
         }
+        for handle in &state.incremental {
+            if u32::from(handle.range.end) > old.max_parallelism {
+                let (range, all) = (handle.range, old.max_parallelism);
+                return damaged(format!("incremental state has key groups {range} of {all}"));
+            }
+            // what is inside is known to the backend alone: it may be any group of the range
+            groups.extend(handle.range.iter().map(|group| (group, *index)));
+        }
         for (name, entry) in state.operator.iter().flat_map(|handle| &handle.states) {
             if *modes.entry(name).or_insert(entry.mode) != entry.mode {
                 return damaged(format!("state `{name}` has different redistribution modes"));

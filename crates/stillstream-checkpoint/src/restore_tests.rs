@@ -1,7 +1,8 @@
 use super::*;
 use std::sync::Arc;
 use stillstream_types::{
-    CheckpointKind, Generation, JobId, KeyGroup, KeyGroupSection, StreamHandle, SubtaskIndex,
+    CheckpointKind, Generation, IncrementalFormat, IncrementalHandle, JobId, KeyGroup, KeyGroupSection,
+    NamedStream, StreamHandle, SubtaskIndex,
 };
 
 const MAX: u32 = 128;
@@ -24,6 +25,18 @@ fn keyed(index: u32, p: u32) -> KeyedStateHandle {
         header_crc32c: 0,
         sections: range.iter().filter(|g| g.0 % 3 != 0).map(section).collect(),
         stream: file(format!("chk-1/keyed-{index}")),
+    }
+}
+
+/// The same key groups as a set of files.
+fn incremental(index: u32, p: u32) -> IncrementalHandle {
+    let stream = file(format!("shared/1-{index}"));
+    IncrementalHandle {
+        range: KeyGroups::new(MAX).range(index, p),
+        format: IncrementalFormat::RocksDb,
+        backend: u64::from(index),
+        meta: file(format!("chk-1/meta-{index}")),
+        files: vec![NamedStream { name: "000001.sst".into(), stream }],
     }
 }
 
@@ -245,12 +258,24 @@ fn metadata_that_contradicts_itself_is_refused() {
         old.operators[0].subtasks.get_mut(&SubtaskIndex(1)).unwrap()
     }
     type Damage = fn(&mut CheckpointMetadata);
-    let damages: [(&str, Damage); 7] = [
+    let damages: [(&str, Damage); 10] = [
         ("listed twice", |old| old.operators.push(old.operators[0].clone())),
         ("subtask 1 of 1", |old| old.operators[0].parallelism = 1),
         ("key group 100 of 100", |old| old.operators[0].max_parallelism = 100),
         ("outside its handle", |old| state(old).keyed[0].range = KeyGroupRange::new(0, 3)),
         ("owned by subtasks 0 and 1", |old| state(old).keyed = vec![keyed(0, 2)]),
+        ("owned by subtasks 0 and 1", |old| state(old).incremental = vec![incremental(0, 2)]),
+        ("owned by subtasks 0 and 1", |old| {
+            let whole = IncrementalHandle { range: KeyGroupRange::new(0, 128), ..incremental(1, 2) };
+            old.operators[0].subtasks.values_mut().for_each(|state| state.keyed.clear());
+            old.operators[0].subtasks.get_mut(&SubtaskIndex(0)).unwrap().incremental =
+                vec![incremental(0, 2)];
+            state(old).incremental = vec![whole];
+        }),
+        ("64-128 of 128", |old| {
+            state(old).incremental =
+                vec![IncrementalHandle { range: KeyGroupRange::new(64, 129), ..incremental(1, 2) }];
+        }),
         ("ascending", |old| state(old).operator[0].states.get_mut("broadcast").unwrap().end = 0),
         ("redistribution modes", |old| {
             state(old).operator[0].states.get_mut("split").unwrap().mode = RedistributionMode::Union;
@@ -261,5 +286,27 @@ fn metadata_that_contradicts_itself_is_refused() {
         damage(&mut old);
         let text = plan_restore(&old, &[info(2)], false).unwrap_err().to_string();
         assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn incremental_state_goes_whole_to_every_subtask_that_owns_some_of_its_key_groups() {
+    for p in 1..=8 {
+        let mut old = metadata(p);
+        for (index, state) in &mut old.operators[0].subtasks {
+            state.keyed.clear();
+            state.incremental = vec![incremental(index.0, p)];
+        }
+        for q in 1..=8 {
+            let plan = plan_restore(&old, &[info(q)], false).unwrap();
+            for (index, state) in plan.operators[&id()].iter().enumerate() {
+                let range = KeyGroups::new(MAX).range(index as u32, q);
+                let needed: Vec<_> = (0..p)
+                    .map(|from| incremental(from, p))
+                    .filter(|h| !h.range.intersect(range).is_empty())
+                    .collect();
+                assert_eq!(state.incremental, needed, "{p} -> {q}, subtask {index}");
+            }
+        }
     }
 }

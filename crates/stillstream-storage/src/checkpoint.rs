@@ -67,7 +67,7 @@ impl CheckpointStorage {
 
     /// The directory of one job.
     pub fn job(&self, job: JobId) -> JobStorage {
-        let streams = Streams { store: self.store.clone(), anchor: job.to_string() };
+        let streams = Streams { store: self.store.clone(), anchor: job.to_string(), own: true };
         let (options, handle) = (self.options.clone(), self.handle.clone());
         let register = register(&streams, options.process_tag, &handle);
         JobStorage { job, streams, register, options, handle }

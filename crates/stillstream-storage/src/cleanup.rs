@@ -2,10 +2,10 @@
 //!
 //! Call these off the checkpoint path, and only once the register no longer names what is to go.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use stillstream_types::crash::crash_point;
-use stillstream_types::{CheckpointId, Generation, RegisterRecord, StreamHandle};
+use stillstream_types::{CheckpointId, Generation, RegisterRecord, StreamHandle, shared_file};
 
 use crate::checkpoint::{JobStorage, checkpoint_number};
 use crate::error::StorageError;
@@ -17,6 +17,8 @@ pub const KEEP_FILE: &str = "_keep";
 
 /// How often one file is tried at once. What still fails is in the report, and is swept at the next start.
 const ATTEMPTS: u32 = 3;
+
+const UNKNOWN_NUMBER: &str = "its number is higher than any that the register knows";
 
 /// What a deletion did.
 #[derive(Debug, Default)]
@@ -57,9 +59,24 @@ pub struct SweepReport {
 
 impl JobStorage {
     /// Deletes the directory of a checkpoint. `_metadata` goes first and durably: what is half deleted must not be taken
-    /// for a whole checkpoint. The register must no longer name it, and no other checkpoint may name files in it.
+    /// for a whole checkpoint. The register must no longer name it, and no other checkpoint may name files in it. Files in
+    /// `shared/` stay: see [`discard_files`](Self::discard_files).
     pub fn discard_checkpoint(&self, id: CheckpointId) -> DiscardReport {
         self.discard_directory(id, &HashSet::new())
+    }
+
+    /// The same, and then these files in `shared/`, which no other checkpoint names: they go last, and only if the directory
+    /// is gone, so that no metadata is left that names them.
+    pub fn discard_checkpoint_and_shared(&self, id: CheckpointId, shared: &[String]) -> DiscardReport {
+        let mut report = self.discard_checkpoint(id);
+        if report.is_complete() && !shared.is_empty() {
+            let dir = self.store().display(&self.key(shared_file::SHARED_FOLDER));
+            match crash_point("before-shared-discarded") {
+                Ok(()) => report.merge(self.discard_files(shared.iter().map(String::as_str))),
+                Err(crash) => report.failed.push(StorageError::io("delete", dir, crash.into())),
+            }
+        }
+        report
     }
 
     fn discard_directory(&self, id: CheckpointId, spare: &HashSet<String>) -> DiscardReport {
@@ -129,14 +146,11 @@ impl JobStorage {
     /// If the directory cannot be listed.
     pub fn list_directories(&self) -> Result<Vec<String>, StorageError> {
         let entries = self.store().list(&self.streams.anchor)?;
-        let parts: Vec<(&str, &str)> =
-            entries.iter().filter_map(|entry| self.path_of(&entry.key)?.split_once('/')).collect();
-        let kept: HashSet<&str> =
-            parts.iter().filter(|(_, file)| *file == KEEP_FILE).map(|(dir, _)| *dir).collect();
-        let found: std::collections::BTreeSet<&str> = parts
-            .iter()
-            .map(|(dir, _)| *dir)
-            .filter(|dir| checkpoint_number(dir).is_some() && !kept.contains(dir))
+        let kept = self.kept_directories()?;
+        let dirs = entries.iter().filter_map(|entry| self.path_of(&entry.key)?.split_once('/'));
+        let found: BTreeSet<&str> = dirs
+            .map(|(dir, _)| dir)
+            .filter(|dir| checkpoint_number(dir).is_some_and(|number| !kept.contains(&number)))
             .collect();
         Ok(found.into_iter().map(str::to_owned).collect())
     }
@@ -145,9 +159,10 @@ impl JobStorage {
     /// `record` is the register's record, `current` this process' generation.
     ///
     /// Deleted are checkpoint directories that the register does not name and whose number is at most
-    /// `record.last_checkpoint_id`, and files in `shared/` that no named checkpoint refers to. Left alone, with the reason
-    /// in the report, is everything when another generation owns the register or when a named checkpoint cannot be read;
-    /// numbers above; directories with a file `_keep`; files that a named checkpoint refers to.
+    /// `record.last_checkpoint_id`, and files in `shared/` of such numbers that no named checkpoint and none with a file
+    /// `_keep` refers to. Left alone, with the reason in the report, is everything when another generation owns the register
+    /// or when a checkpoint that is to stay cannot be read; numbers above; directories with a file `_keep`; files that a
+    /// checkpoint that stays refers to; files in `shared/` whose name no release gives.
     pub fn sweep_orphans(&self, record: &RegisterRecord, current: Generation) -> SweepReport {
         let mut report = SweepReport::default();
         match self.load_register() {
@@ -170,20 +185,10 @@ impl JobStorage {
                 }
             }
             Err(error) => {
-                report.left.push(format!("everything, since a retained checkpoint cannot be read: {error}"))
+                report.left.push(format!("everything, since a checkpoint that stays cannot be read: {error}"))
             }
         }
         report
-    }
-
-    /// Keys of all files that named checkpoints refer to.
-    fn referenced(&self, record: &RegisterRecord) -> Result<HashSet<String>, StorageError> {
-        let mut referenced = HashSet::new();
-        for completed in &record.completed {
-            let metadata = self.read_metadata(&completed.path)?;
-            referenced.extend(metadata.streams().filter_map(StreamHandle::path).map(|path| self.key(path)));
-        }
-        Ok(referenced)
     }
 
     fn sweep(
@@ -200,19 +205,25 @@ impl JobStorage {
             };
             if let Some(number) = checkpoint_number(dir) {
                 *dirs.entry(number).or_insert(false) |= file == KEEP_FILE;
-            } else if dir == "shared" && !referenced.contains(&entry.key) {
-                self.delete(&entry.key, &mut report.files);
+            } else if dir == shared_file::SHARED_FOLDER && !referenced.contains(&entry.key) {
+                match shared_file::creator_of_leftover(&format!("{dir}/{file}")) {
+                    Some(creator) if creator <= record.last_checkpoint_id => {
+                        self.delete(&entry.key, &mut report.files);
+                    }
+                    Some(_) => report.left.push(format!("{dir}/{file}: {UNKNOWN_NUMBER}")),
+                    None => report.left.push(format!("{dir}/{file}: its name is not one that is given here")),
+                }
             }
         }
         for (&number, &keep) in &dirs {
             let id = CheckpointId(number);
-            if record.completed.iter().any(|completed| completed.id == id) {
+            if record.completed.iter().chain(&record.retained).any(|named| named.id == id) {
                 continue;
             }
             let reason = if keep {
                 "it is marked with a file `_keep`"
             } else if id > record.last_checkpoint_id {
-                "its number is higher than any that the register knows"
+                UNKNOWN_NUMBER
             } else {
                 let files = self.discard_directory(id, referenced);
                 if files.is_complete() {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CheckpointMetadata, CompletedRef, Generation, JobId, JobOutcome, KeyGroup,
-    KeyGroupRange, KeyGroupSection, KeyedStateHandle, OperatorId, OperatorState, OperatorStateEntry,
-    OperatorStateHandle, OperatorSubtaskState, RedistributionMode, RegisterRecord, StreamHandle,
-    SubtaskIndex,
+    CheckpointId, CheckpointKind, CheckpointMetadata, CompletedRef, Generation, IncrementalFormat,
+    IncrementalHandle, JobId, JobOutcome, KeyGroup, KeyGroupRange, KeyGroupSection, KeyedStateHandle,
+    NamedStream, OperatorId, OperatorState, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState,
+    RedistributionMode, RegisterRecord, StreamHandle, SubtaskIndex, shared_file,
 };
 
-use crate::checkpoint::CheckpointStorage;
+use crate::checkpoint::{CheckpointStorage, JobStorage};
 use crate::error::{CasError, StorageError};
 use crate::register::Register;
 use crate::store::{BlobStore, CasSupport, Created, Deleted, Replaced};
@@ -97,6 +97,32 @@ pub fn sample_metadata(id: u64, job: JobId, streams: &[StreamHandle]) -> Checkpo
         triggered_at_ms: -1_600_000_000_000,
         operators: vec![with_state, without_uid],
     }
+}
+
+/// The same with state as sets of files, which is what version 2 of the format added.
+pub fn sample_incremental_metadata(id: u64, job: JobId, streams: &[StreamHandle]) -> CheckpointMetadata {
+    let mut metadata = sample_metadata(id, job, streams);
+    let inline = StreamHandle::Inline { bytes: Arc::from(*b"how the files belong together") };
+    let named = |(at, stream): (usize, &StreamHandle)| NamedStream {
+        name: format!("{at:06}.sst"),
+        stream: stream.clone(),
+    };
+    let handle = |format, range, backend| IncrementalHandle {
+        range,
+        format,
+        backend,
+        meta: inline.clone(),
+        files: streams.iter().enumerate().map(named).collect(),
+    };
+    let incremental = vec![
+        handle(IncrementalFormat::RocksDb, KeyGroupRange::new(64, 96), 0x0102_0304_0506_0708),
+        handle(IncrementalFormat::HeapChain, KeyGroupRange::new(97, 127), u64::MAX),
+    ];
+    let state = OperatorSubtaskState { incremental, ..OperatorSubtaskState::default() };
+    if let Some(operator) = metadata.operators.first_mut() {
+        operator.subtasks.insert(SubtaskIndex(1), state);
+    }
+    metadata
 }
 
 /// What every low-level store must do.
@@ -323,4 +349,58 @@ pub fn checkpoint_storage(storage: &CheckpointStorage) {
     assert!(job.read_metadata("chk-1").is_err_and(|e| e.is_not_found()));
     let gone = snapshots.read_all(&handles[5]).expect_err("the file is gone");
     assert_eq!(gone.kind(), ErrorKind::NotFound, "{gone}");
+
+    shared_files(&job);
+}
+
+/// Files that several checkpoints name.
+fn shared_files(job: &JobStorage) {
+    let store = |id| job.snapshot_store(CheckpointId(id), "0-3");
+    let write = |id: u64, content: &[u8]| {
+        let mut stream = store(id).create_shared("000012.sst").expect("opens a shared stream");
+        stream.write_all(content).expect("appends");
+        stream.finish().expect("finishes")
+    };
+    assert!(store(3).keeps_shared());
+    let (empty, small) = (write(3, b""), write(3, b"small"));
+    for handle in [&empty, &small] {
+        let creator = handle.path().and_then(shared_file::creator);
+        assert_eq!(creator, Some(CheckpointId(3)), "a shared stream is a file, however small: {handle:?}");
+    }
+    let mut abandoned = store(3).create_shared("abandoned").expect("opens a shared stream");
+    abandoned.write_all(&vec![1; 100_000]).expect("appends");
+    drop(abandoned);
+
+    let earlier = sample_incremental_metadata(3, job.id(), &[empty.clone(), small.clone()]);
+    let later = write(4, &[7; 100_000]);
+    let metadata = sample_incremental_metadata(4, job.id(), &[small.clone(), later.clone()]);
+    let completed =
+        [&earlier, &metadata].map(|metadata| job.write_metadata(metadata).expect("writes metadata"));
+    assert_eq!(job.read_metadata("chk-4").expect("reads"), metadata);
+    let paths = |handles: &[&StreamHandle]| {
+        let mut paths: Vec<String> = handles.iter().filter_map(|h| h.path()).map(str::to_owned).collect();
+        paths.sort();
+        paths
+    };
+    let mut listed = job.list_shared().expect("lists");
+    listed.sort();
+    assert_eq!(listed, paths(&[&empty, &small, &later]), "an abandoned stream leaves nothing");
+    let references = job.shared_references(&completed, &[]);
+    let expected =
+        vec![(CheckpointId(3), paths(&[&empty, &small])), (CheckpointId(4), paths(&[&small, &later]))];
+    assert_eq!((references.found, references.unreadable), (expected, Vec::new()));
+
+    let gone = paths(&[&empty]);
+    assert!(job.discard_checkpoint_and_shared(CheckpointId(3), &gone).is_complete());
+    assert!(
+        job.discard_checkpoint_and_shared(CheckpointId(3), &gone).is_complete(),
+        "deleting is idempotent"
+    );
+    job.verify(&metadata, VerifyMode::Checksums).expect("what a later checkpoint names is still there");
+    assert!(job.verify(&earlier, VerifyMode::Lengths).is_err(), "a missing shared file is found");
+    let references = job.shared_references(&completed[1..], &completed[..1]);
+    assert_eq!(references.found.last(), Some(&(CheckpointId(3), Vec::new())), "its owner deleted it");
+    assert_eq!(job.shared_references(&completed, &[]).unreadable.len(), 1, "a completed one must be there");
+    assert!(job.discard_checkpoint_and_shared(CheckpointId(4), &paths(&[&small, &later])).is_complete());
+    assert!(job.list_shared().expect("lists").is_empty());
 }

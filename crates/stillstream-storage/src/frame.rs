@@ -17,15 +17,20 @@ const SUM: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) magic: &'static [u8; 8],
-    /// The version that is written; it and all before it are read.
+    /// The newest version; it and all before it are read.
     pub(crate) version: u32,
 }
 
 impl Frame {
     pub(crate) fn wrap(self, body: &[u8]) -> Vec<u8> {
+        self.wrap_as(self.version, body)
+    }
+
+    /// As an older version, for a body that needs no newer one: releases that know only that one can read it.
+    pub(crate) fn wrap_as(self, version: u32, body: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + body.len() + SUM);
         bytes.extend_from_slice(self.magic);
-        bytes.extend_from_slice(&self.version.to_le_bytes());
+        bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
         bytes.extend_from_slice(body);
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());

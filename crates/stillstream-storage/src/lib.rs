@@ -6,7 +6,7 @@
 //!               /register/register-<version>  the one truth; changed by compare-and-set
 //!               /chk-<n>/_metadata            everything that is needed to restore; written last, atomically
 //!               /chk-<n>/<file>               state of one subtask
-//!               /shared/                      files that several checkpoints use
+//!               /shared/<n>-<file>            state that checkpoint n wrote and later ones may name too
 //!               /taskowned/                   files that the JobManager never deletes
 //! ```
 //!
@@ -16,7 +16,7 @@
 //! moved or copied as a whole stays readable.
 //!
 //! Crash points (see [`stillstream_types::crash`]): `before-metadata`, `after-metadata`, `before-register`,
-//! `after-register`, `half-discarded`.
+//! `after-register`, `half-discarded`, `before-shared-discarded`.
 //!
 //! | module | what is inside |
 //! |---|---|
@@ -26,6 +26,7 @@
 //! | [`metadata`] | the format of `_metadata` |
 //! | [`register`] | the register and its compare-and-set |
 //! | [`lease`] | the right of one generation to write the register |
+//! | [`references`] | which files in `shared/` checkpoints name |
 //! | [`cleanup`] | deleting: idempotent, and refusing when unsure |
 //! | [`verify`] | does everything that a checkpoint names exist, whole? |
 //! | [`store`] | the low-level door that a disk or an object store implements |
@@ -44,6 +45,7 @@ pub mod metadata;
 pub mod object;
 pub mod options;
 mod proto;
+pub mod references;
 pub mod register;
 pub mod retained;
 mod salvage;
@@ -59,6 +61,7 @@ pub use local::LocalStore;
 pub use location::Location;
 pub use object::ObjectBlobStore;
 pub use options::StorageOptions;
+pub use references::SharedReferences;
 pub use register::{Loaded, Register, Version};
 pub use retained::RetainedCheckpoint;
 pub use store::BlobStore;

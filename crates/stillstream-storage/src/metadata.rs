@@ -1,6 +1,12 @@
 //! The format of `_metadata`: an envelope (magic `STILLCKP`, version, length, CRC-32C) around a protobuf body.
 //!
-//! Every version that was ever written stays readable; a file of each is in `tests/golden`.
+//! Every version that was ever written stays readable; a file of each is in `tests/golden`. A checkpoint is written in the
+//! oldest version that can hold it: a reader that does not know a field would skip it, and lose the state that it names.
+//!
+//! | version | what it added |
+//! |---|---|
+//! | 1 | |
+//! | 2 | state as a set of files that several checkpoints may name ([`IncrementalHandle`]) |
 
 use std::sync::Arc;
 
@@ -16,7 +22,7 @@ use crate::error::StorageError;
 use crate::frame::Frame;
 use crate::proto;
 
-const FRAME: Frame = Frame { magic: b"STILLCKP", version: 1 };
+const FRAME: Frame = Frame { magic: b"STILLCKP", version: 2 };
 
 /// The name of the file within a checkpoint's or savepoint's directory.
 pub const METADATA_FILE: &str = "_metadata";
@@ -49,7 +55,13 @@ pub fn encode(metadata: &CheckpointMetadata, anchor: Anchor) -> Vec<u8> {
             Anchor::Parent => 1,
         },
     };
-    FRAME.wrap(&body.encode_to_vec())
+    FRAME.wrap_as(version(metadata), &body.encode_to_vec())
+}
+
+/// The oldest version that can hold this checkpoint.
+fn version(metadata: &CheckpointMetadata) -> u32 {
+    let mut states = metadata.operators.iter().flat_map(|operator| operator.subtasks.values());
+    if states.any(|state| !state.incremental.is_empty()) { 2 } else { 1 }
 }
 
 /// Reads the bytes of `_metadata`; `path` is how errors call the file.

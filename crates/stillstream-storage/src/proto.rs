@@ -1,4 +1,4 @@
-//! Protobuf messages of `_metadata` and of the register, version 1. Numbers are never used again for another meaning.
+//! Protobuf messages of `_metadata` (versions 1 and 2) and of the register (version 1). Numbers are never used again for another meaning.
 
 use std::collections::BTreeMap;
 
@@ -50,6 +50,7 @@ pub(crate) struct Subtask {
     pub(crate) keyed: Vec<Keyed>,
     #[prost(message, repeated, tag = "3")]
     pub(crate) operator: Vec<OperatorHandle>,
+    /// Since version 2.
     #[prost(message, repeated, tag = "4")]
     pub(crate) incremental: Vec<Incremental>,
 }

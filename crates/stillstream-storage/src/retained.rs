@@ -57,7 +57,7 @@ impl RetainedCheckpoint {
             Anchor::Parent => directory.rsplit_once('/').map_or("", |(above, _)| above).to_owned(),
         };
         let shown = store.display(directory);
-        Ok(Self { metadata, streams: Streams { store, anchor }, directory: shown })
+        Ok(Self { metadata, streams: Streams { store, anchor, own: false }, directory: shown })
     }
 
     /// What `_metadata` says.
@@ -65,7 +65,7 @@ impl RetainedCheckpoint {
         &self.metadata
     }
 
-    /// Reads the streams that the metadata names; also a [`SnapshotStore`](stillstream_types::streams::SnapshotStore).
+    /// Reads the streams that the metadata names, which belong to somebody else; also a [`SnapshotStore`](stillstream_types::streams::SnapshotStore).
     pub fn streams(&self) -> &Streams {
         &self.streams
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stillstream_types::streams::{SnapshotStore, SnapshotStream};
-use stillstream_types::{CheckpointId, StreamHandle};
+use stillstream_types::{CheckpointId, StreamHandle, shared_file};
 
 use crate::error::{MISSING, SHORT, StorageError};
 use crate::frame::checksum;
@@ -21,6 +21,8 @@ pub struct Streams {
     pub(crate) store: Arc<dyn BlobStore>,
     /// The anchor within the store.
     pub(crate) anchor: String,
+    /// Whether the anchor is the directory of the job that reads.
+    pub(crate) own: bool,
 }
 
 impl Streams {
@@ -102,6 +104,10 @@ impl SnapshotStore for Streams {
         Err(StorageError::BadLocation { location, reason }.into())
     }
 
+    fn owns_shared(&self) -> bool {
+        self.own
+    }
+
     fn read(&self, handle: &StreamHandle, offset: u64, len: u64) -> io::Result<Vec<u8>> {
         Ok(Streams::read(self, handle, offset, len)?)
     }
@@ -123,13 +129,14 @@ fn missing(error: StorageError, len: u64) -> StorageError {
 
 /// Writes the streams of one subtask for one checkpoint, and reads those of earlier ones.
 ///
-/// A file is called `chk-<n>/<subtask>-<name>-<process tag>-<count>`. No other writer makes the same name: within an
-/// attempt the subtask differs, a retry in the same process has another count, and another process another tag.
+/// A file is called `chk-<n>/<subtask>-<name>-<process tag>-<count>`, one that later checkpoints may name too
+/// `shared/<n>-<subtask>-<name>-<process tag>-<count>`. No other writer makes the same name: within an attempt the subtask
+/// differs, a retry in the same process has another count, and another process another tag.
 #[derive(Clone, Debug)]
 pub struct SubtaskSnapshots {
     streams: Streams,
-    /// `chk-<n>/<subtask>`
-    prefix: String,
+    checkpoint: CheckpointId,
+    subtask: String,
     options: StorageOptions,
 }
 
@@ -143,8 +150,26 @@ impl SubtaskSnapshots {
         subtask: &str,
         options: &StorageOptions,
     ) -> Self {
-        let prefix = format!("chk-{checkpoint}/{}", plain(subtask));
-        Self { streams, prefix, options: options.clone() }
+        Self { streams, checkpoint, subtask: plain(subtask), options: options.clone() }
+    }
+
+    fn file_name(&self, name: &str) -> String {
+        let count = NEXT_FILE.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{}-{:016x}-{count}", self.subtask, plain(name), self.options.process_tag)
+    }
+
+    fn open(&self, path: String, threshold: usize) -> io::Result<Box<dyn SnapshotStream>> {
+        Ok(Box::new(StateStream {
+            store: self.streams.store.clone(),
+            key: self.streams.key(&path)?,
+            path,
+            threshold,
+            start: Vec::new(),
+            writer: None,
+            len: 0,
+            crc32c: 0,
+            failed: false,
+        }))
     }
 }
 
@@ -155,19 +180,21 @@ fn plain(name: &str) -> String {
 
 impl SnapshotStore for SubtaskSnapshots {
     fn create(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
-        let count = NEXT_FILE.fetch_add(1, Ordering::Relaxed);
-        let path = format!("{}-{}-{:016x}-{count}", self.prefix, plain(name), self.options.process_tag);
-        Ok(Box::new(StateStream {
-            store: self.streams.store.clone(),
-            key: self.streams.key(&path)?,
-            path,
-            threshold: self.options.inline_threshold(),
-            start: Vec::new(),
-            writer: None,
-            len: 0,
-            crc32c: 0,
-            failed: false,
-        }))
+        let path = format!("chk-{}/{}", self.checkpoint, self.file_name(name));
+        self.open(path, self.options.inline_threshold())
+    }
+
+    fn keeps_shared(&self) -> bool {
+        true
+    }
+
+    fn owns_shared(&self) -> bool {
+        self.streams.own
+    }
+
+    fn create_shared(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
+        // a handle can be named again only if it names a file, however small
+        self.open(shared_file::path(self.checkpoint, &self.file_name(name)), 0)
     }
 
     fn read(&self, handle: &StreamHandle, offset: u64, len: u64) -> io::Result<Vec<u8>> {

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-use stillstream_storage::conformance::sample_metadata;
+use stillstream_storage::conformance::{sample_incremental_metadata, sample_metadata};
 use stillstream_storage::{CheckpointStorage, JobStorage, Lease, StorageOptions, VerifyMode};
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{CheckpointId, CheckpointMetadata, Generation, JobId, StreamHandle};
+use stillstream_types::{CheckpointId, CheckpointMetadata, CompletedRef, Generation, JobId, StreamHandle};
 use tokio::runtime::{Builder, Runtime};
 
 struct Place {
@@ -31,6 +31,12 @@ impl Place {
 
     fn state(&self, id: u64) -> StreamHandle {
         let mut stream = self.job.snapshot_store(CheckpointId(id), "0-0").create("state").unwrap();
+        stream.write_all(&vec![id as u8; 50_000]).unwrap();
+        stream.finish().unwrap()
+    }
+
+    fn shared(&self, id: u64) -> StreamHandle {
+        let mut stream = self.job.snapshot_store(CheckpointId(id), "0-0").create_shared("state").unwrap();
         stream.write_all(&vec![id as u8; 50_000]).unwrap();
         stream.finish().unwrap()
     }
@@ -89,19 +95,71 @@ fn orphans_are_swept_and_named_checkpoints_stay() {
 fn files_that_a_named_checkpoint_refers_to_stay_wherever_they_are() {
     let mut place = Place::new();
     let (old, unused) = (place.state(1), place.state(1));
-    fs::create_dir(place.path("shared")).unwrap();
-    fs::write(place.path("shared/used"), [5; 30_000]).unwrap();
-    fs::write(place.path("shared/orphan"), [6; 30_000]).unwrap();
-    let shared =
-        StreamHandle::File { path: "shared/used".into(), len: 30_000, crc32c: crc32c::crc32c(&[5; 30_000]) };
-    let metadata = place.unannounced(2, &[old, shared]);
+    let (used, orphan, higher) = (place.shared(1), place.shared(1), place.shared(9));
+    fs::write(place.path("shared/.2-0-0-state.tmp"), "what a killed writer left").unwrap();
+    fs::write(place.path("shared/notes"), "a person's").unwrap();
+    let metadata = place.unannounced(2, &[old, used]);
     place.announce(&metadata);
 
     let report = place.sweep();
-    assert!(report.files.is_complete() && report.files.deleted == 2, "{report:?}");
+    assert!(report.files.is_complete() && report.files.deleted == 3, "{report:?}");
     place.job.verify(&metadata, VerifyMode::Checksums).unwrap();
-    assert!(!place.path("shared/orphan").exists());
-    assert!(place.job.reader().read_all(&unused).is_err());
+    for gone in [&orphan, &unused] {
+        assert!(place.job.reader().read_all(gone).is_err());
+    }
+    assert!(!place.path("shared/.2-0-0-state.tmp").exists());
+    place.job.reader().read_all(&higher).expect("a number that nobody knows is left");
+    assert!(place.path("shared/notes").exists());
+    assert_eq!(report.left.len(), 2, "{report:?}");
+}
+
+#[test]
+fn what_belongs_to_a_person_stays_with_all_its_shared_files() {
+    let mut place = Place::new();
+    let (of_retained, of_kept) = (place.shared(1), place.shared(2));
+    let retained = sample_incremental_metadata(1, place.job.id(), std::slice::from_ref(&of_retained));
+    let kept = sample_incremental_metadata(2, place.job.id(), std::slice::from_ref(&of_kept));
+    place.announce(&retained);
+    place.announce(&kept);
+    fs::write(place.path("chk-2/_keep"), "").unwrap();
+    place
+        .lease
+        .update(|record| {
+            record.completed.clear();
+            record.retained = vec![CompletedRef { id: CheckpointId(1), path: "chk-1".into() }];
+        })
+        .unwrap();
+
+    let report = place.sweep();
+    assert!(report.swept.is_empty() && report.files.deleted == 0, "{report:?}");
+    for metadata in [&retained, &kept] {
+        place.job.verify(metadata, VerifyMode::Checksums).unwrap();
+    }
+    // their owner deletes them: only then are the files nobody's
+    fs::remove_dir_all(place.path("chk-1")).unwrap();
+    fs::remove_dir_all(place.path("chk-2")).unwrap();
+    let report = place.sweep();
+    assert!(report.files.is_complete() && report.files.deleted == 2, "{report:?}");
+}
+
+#[test]
+fn a_retained_checkpoint_that_cannot_be_read_keeps_everything_in_place() {
+    let mut place = Place::new();
+    let orphan = place.shared(1);
+    let retained = sample_incremental_metadata(2, place.job.id(), &[place.shared(2)]);
+    place.announce(&retained);
+    let move_to_retained = |record: &mut stillstream_types::RegisterRecord| {
+        record.retained = record.completed.clone();
+        record.completed.clear();
+    };
+    place.lease.update(move_to_retained).unwrap();
+    // half deleted by hand: nobody can tell what it names
+    fs::rename(place.path("chk-2/_metadata"), place.path("chk-2/elsewhere")).unwrap();
+    let report = place.sweep();
+    assert!(report.left[0].starts_with("everything"), "{report:?}");
+    place.job.reader().read_all(&orphan).unwrap();
+    let references = place.job.shared_references(&[], &place.lease.record().retained);
+    assert!(references.unreadable[0].contains("chk-2/_metadata"), "{references:?}");
 }
 
 #[test]

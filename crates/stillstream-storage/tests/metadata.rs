@@ -1,7 +1,7 @@
 //! `_metadata` stays readable, and damage of any kind is named.
 
 use stillstream_storage::StorageError;
-use stillstream_storage::conformance::sample_metadata;
+use stillstream_storage::conformance::{sample_incremental_metadata, sample_metadata};
 use stillstream_storage::metadata::{Anchor, decode, encode};
 use stillstream_types::{CheckpointKind, CheckpointMetadata, JobId, StreamHandle};
 
@@ -10,6 +10,30 @@ fn sample() -> CheckpointMetadata {
         StreamHandle::File { path: "chk-17/0-3-state-1".into(), len: 12_345_678_901, crc32c: 0xfeed_beef };
     let inline = StreamHandle::Inline { bytes: [0u8, 1, 2, 255].as_slice().into() };
     sample_metadata(17, JobId::from_name("flights"), &[file, inline])
+}
+
+fn sample_with_shared_files() -> CheckpointMetadata {
+    let file = |name: &str| StreamHandle::File {
+        path: format!("shared/{name}"),
+        len: 7_000_000,
+        crc32c: 0xabad_cafe,
+    };
+    let streams = [file("12-0-3-000012-00000000000000ff-4"), file("17-0-3-000019-00000000000000ff-9")];
+    sample_incremental_metadata(17, JobId::from_name("flights"), &streams)
+}
+
+#[test]
+fn version_2_stays_readable_and_is_written_for_files_that_checkpoints_share() {
+    let golden = include_bytes!("golden/metadata-v2.bin");
+    let (metadata, anchor) = decode("golden", golden).unwrap();
+    assert_eq!((&metadata, anchor), (&sample_with_shared_files(), Anchor::Parent));
+    assert_eq!(
+        encode(&sample_with_shared_files(), Anchor::Parent),
+        golden,
+        "a changed format needs a new version and a new golden file"
+    );
+    // a release that knows version 1 only would skip these files: the version makes it refuse
+    assert_eq!(golden[8..12], 2u32.to_le_bytes());
 }
 
 #[test]
@@ -68,12 +92,12 @@ fn every_cut_and_every_appended_byte_is_found() {
 #[test]
 fn a_version_from_the_future_is_called_so() {
     let mut bytes = encode(&sample(), Anchor::Parent);
-    bytes[8] = 2;
+    bytes[8] = 3;
     let at = bytes.len() - 4;
     let sum = crc32c::crc32c(&bytes[..at]);
     bytes[at..].copy_from_slice(&sum.to_le_bytes());
     let error = decode("m", &bytes).unwrap_err().to_string();
-    assert!(error.contains("newer release") && error.contains("found 2"), "{error}");
+    assert!(error.contains("newer release") && error.contains("found 3"), "{error}");
 }
 
 #[test]

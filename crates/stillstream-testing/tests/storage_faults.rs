@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use object_store::memory::InMemory;
-use stillstream_storage::conformance::{sample_metadata, sample_record};
+use stillstream_storage::conformance::{sample_incremental_metadata, sample_metadata, sample_record};
 use stillstream_storage::register::{NumberedRegister, TaggedRegister};
 use stillstream_storage::store::{BlobStore, CasSupport};
 use stillstream_storage::{
@@ -13,8 +13,8 @@ use stillstream_storage::{
     StorageOptions, VerifyMode,
 };
 use stillstream_testing::{FailingStore, Fault, Gate, Op, PowerCut, Rule};
-use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{CheckpointId, Generation, JobId, StreamHandle};
+use stillstream_types::streams::{SnapshotStore, SnapshotStream};
+use stillstream_types::{CheckpointId, Generation, JobId, StreamHandle, shared_file};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 fn runtime() -> Runtime {
@@ -42,24 +42,50 @@ fn job(store: &FailingStore, handle: &Handle) -> JobStorage {
         .job(JobId::from_name("job"))
 }
 
-/// Takes a checkpoint whose state is one file; retains one; deletes the older. What it returned `Ok` for is announced.
+/// Takes a checkpoint whose state is one file of its own, a new one that the next may name too, and that of the last one;
+/// retains one; deletes the older with what only that named. What it returned `Ok` for is announced.
 fn complete(job: &JobStorage, lease: &mut Lease) -> Result<CheckpointId, StorageError> {
     let id = lease.record().last_checkpoint_id.next();
     lease.update(|record| record.last_checkpoint_id = id)?;
     let fail =
         |error: std::io::Error| StorageError::Io { operation: "write", path: "state".into(), source: error };
-    let mut stream = job.snapshot_store(id, "0-0").create("state").map_err(fail)?;
-    stream.write_all(&[id.0 as u8; 5000]).map_err(fail)?;
-    let state = stream.finish().map_err(fail)?;
-    let mut metadata = sample_metadata(id.0, job.id(), &[state]);
+    let store = job.snapshot_store(id, "0-0");
+    let write = |stream: std::io::Result<Box<dyn SnapshotStream>>| {
+        let mut stream = stream?;
+        stream.write_all(&[id.0 as u8; 5000])?;
+        stream.finish()
+    };
+    let mut streams = vec![write(store.create("state")).map_err(fail)?];
+    streams.push(write(store.create_shared("state")).map_err(fail)?);
+    let older = lease.record().completed.clone();
+    let mut names = Vec::new();
+    for last in &older {
+        let metadata = job.read_metadata(&last.path)?;
+        names.extend(metadata.streams().filter(|stream| stream.is_shared()).cloned());
+    }
+    let written_by = |stream: &StreamHandle| stream.path().and_then(shared_file::creator);
+    streams
+        .extend(names.iter().filter(|s| written_by(s) == older.last().map(|last| last.id)).take(1).cloned());
+    let mut metadata = sample_incremental_metadata(id.0, job.id(), &streams);
     metadata.generation = lease.generation();
     let completed = job.write_metadata(&metadata)?;
-    let older = lease.record().completed.clone();
     lease.update(|record| record.completed = vec![completed.clone()])?;
+    let gone = names.iter().filter(|stream| !streams.contains(stream)).filter_map(StreamHandle::path);
+    let gone: Vec<String> = gone.map(str::to_owned).collect();
     for subsumed in older {
-        let _ = job.discard_checkpoint(subsumed.id);
+        let _ = job.discard_checkpoint_and_shared(subsumed.id, &gone);
     }
     Ok(id)
+}
+
+/// Every file in `shared/` is named by the newest checkpoint.
+fn assert_no_shared_orphan(job: &JobStorage, newest: CheckpointId, what: &str) {
+    let metadata = job.read_metadata(&format!("chk-{newest}")).unwrap();
+    let named: Vec<&str> =
+        metadata.streams().filter(|stream| stream.is_shared()).filter_map(StreamHandle::path).collect();
+    for file in job.list_shared().unwrap() {
+        assert!(named.contains(&file.as_str()), "{what}: nobody names {file}");
+    }
 }
 
 /// What recovery would find: every checkpoint that the register names exists, whole.
@@ -332,8 +358,10 @@ fn a_delete_that_fails_is_tried_again_and_then_reported() {
     complete(&storage, &mut lease).unwrap();
     let metadata = storage.read_metadata("chk-1").unwrap();
 
+    let shared = storage.list_shared().unwrap();
+    assert_eq!(shared.len(), 1);
     store.add(Rule::new(Op::Delete, "_metadata", Fault::Fail(ErrorKind::TimedOut)));
-    let report = storage.discard_checkpoint(CheckpointId(1));
+    let report = storage.discard_checkpoint_and_shared(CheckpointId(1), &shared);
     assert_eq!((report.deleted, report.failed.len()), (0, 1));
     storage
         .verify(&metadata, VerifyMode::Checksums)
@@ -341,7 +369,10 @@ fn a_delete_that_fails_is_tried_again_and_then_reported() {
     store.heal();
 
     store.add(Rule::new(Op::Delete, "chk-1", Fault::Fail(ErrorKind::TimedOut)).first(2));
-    assert!(storage.discard_checkpoint(CheckpointId(1)).is_complete(), "a third try helps");
+    store.add(Rule::new(Op::Delete, "shared/1-", Fault::Fail(ErrorKind::TimedOut)).first(2));
+    let report = storage.discard_checkpoint_and_shared(CheckpointId(1), &shared);
+    assert!(report.is_complete(), "a third try helps");
+    assert_eq!(storage.list_shared().unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -397,6 +428,7 @@ fn run_until_power_cut(handle: &Handle, step: Option<u64>) -> u64 {
         .filter(|name| name.starts_with("chk-"))
         .collect();
     assert_eq!(left, [format!("chk-{id}")], "{what}: no orphan stays");
+    assert_no_shared_orphan(&storage, id, &what);
     power.steps()
 }
 
@@ -462,8 +494,13 @@ fn after_a_death_at_every_store_operation_the_newest_complete_checkpoint_is_foun
             }
         }
         store.heal();
-        assert_recoverable(&storage, announced, &format!("death after operation {last:?}"));
-        store.log().len() as u64
+        let (what, operations) = (format!("death after operation {last:?}"), store.log().len() as u64);
+        assert_recoverable(&storage, announced, &what);
+        let mut lease = storage.claim("job").unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(storage.sweep_orphans(lease.record(), lease.generation()).files.is_complete(), "{what}");
+        let id = complete(&storage, &mut lease).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_no_shared_orphan(&storage, id, &what);
+        operations
     };
     let operations = run(None);
     assert!(operations > 30);

@@ -226,6 +226,11 @@ impl TaskSnapshot {
         self.operators.iter().map(|(_, state)| state.len()).sum()
     }
 
+    /// Every stream that it names.
+    pub fn streams(&self) -> impl Iterator<Item = &StreamHandle> {
+        self.operators.iter().flat_map(|(_, state)| state.streams())
+    }
+
     /// Whether no operator has state.
     pub fn is_empty(&self) -> bool {
         self.operators.iter().all(|(_, state)| state.is_empty())

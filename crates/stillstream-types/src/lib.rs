@@ -8,6 +8,7 @@
 //! | [`key_group`] | which key belongs to which key group, and which subtask owns it |
 //! | [`time`] | [`Timestamp`] and durations as Flink writes them |
 //! | [`handle`] | what a task hands to the coordinator: where its state lies |
+//! | [`shared_file`] | the names of files that several checkpoints may name |
 //! | [`streams`] | the narrow door through which a snapshot is written and read |
 //! | [`config`] | Flink's configuration keys, typed and checked |
 //! | [`crash`] | places where a test may make the process die |
@@ -20,6 +21,7 @@ pub mod handle;
 pub mod ids;
 pub mod key_group;
 pub mod murmur;
+pub mod shared_file;
 pub mod streams;
 pub mod time;
 

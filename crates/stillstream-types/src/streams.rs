@@ -33,6 +33,13 @@ pub trait SnapshotStore: Send + Sync + fmt::Debug {
         ))
     }
 
+    /// Whether the shared files that are read here are the job's own, so that its next checkpoints may name them again. If
+    /// not (the snapshot was taken by another job, or belongs to a person), a backend that is restored from them has to
+    /// write everything anew.
+    fn owns_shared(&self) -> bool {
+        false
+    }
+
     /// The largest snapshot of one single state that this store takes, if it has such a limit (the memory backend's
     /// `max_state_size`). A backend checks it state by state, so that its error can name the state.
     fn max_state_size(&self) -> Option<u64> {

@@ -2,7 +2,7 @@
 
 use stillstream_types::{CheckpointId, CheckpointKind, ErrorKind};
 
-use super::{CheckpointCoordinator, Pending, Phase, REMEMBERED};
+use super::{Abandoned, CheckpointCoordinator, Pending, Phase, REMEMBERED};
 use crate::command::Command;
 use crate::failure::{CheckpointFailure, FailureReason, Verdict};
 use crate::register::Purpose;
@@ -20,13 +20,19 @@ impl CheckpointCoordinator {
         let Some((path, phase)) = self.pending.get(&id).map(|p| (p.checkpoint.path.clone(), p.phase)) else {
             return;
         };
+        let mut shared = self.shared.abort(id);
         if phase == Phase::WritingMetadata {
-            self.abandoned_writes.insert(id, path.clone());
+            let (path, shared) = (path.clone(), std::mem::take(&mut shared));
+            self.abandoned_writes.insert(id, Abandoned { path, shared });
         }
         self.fail_and_leave(id, reason, message);
         if phase != Phase::WritingMetadata {
-            self.discard_directory(id, &path);
+            self.discard_directory(id, &path, shared);
         }
+        // a task that declined, or that is late, may have written more than it said
+        self.sweep_wanted = true;
+        let released = self.released();
+        self.discard_shared(released);
     }
 
     /// Aborts a checkpoint without touching its files.

@@ -7,6 +7,9 @@
 //! | duplicate | left alone: the first report may name the same ones |
 //! | unknown subtask | deleted, unless the checkpoint names one of them |
 //! | aborted or expired checkpoint ("late"), unknown checkpoint, another generation | deleted, unless the register names that checkpoint or the id was never used |
+//! | success, but it names a shared file that may be gone | the checkpoint is aborted, and all its files go |
+//!
+//! Of files below `shared/`, only those are deleted that the checkpoint itself wrote and that no other one names.
 
 use std::collections::BTreeSet;
 
@@ -32,8 +35,18 @@ impl CheckpointCoordinator {
             return;
         };
         let label = attempt.label(subtask);
-        let Some(pending) = self.pending.get_mut(&id).filter(|p| p.generation == generation) else {
+        let pending = self.pending.get(&id).filter(|pending| pending.generation == generation);
+        let Some((kind, is_missing)) = pending.map(|p| (p.checkpoint.kind, p.checkpoint.waits_for(subtask)))
+        else {
             self.discard_stray(id, &snapshot, &label);
+            return;
+        };
+        if is_missing && let Err(refusal) = self.register_shared(id, kind, &snapshot) {
+            let message = format!("the acknowledgement of {label} is refused: {refusal}");
+            self.fail_checkpoint(id, FailureReason::CheckpointDeclined, &message);
+            return;
+        }
+        let (Some(attempt), Some(pending)) = (self.attempt.as_mut(), self.pending.get_mut(&id)) else {
             return;
         };
         let foreign = attempt.task(subtask).and_then(|task| {
@@ -99,14 +112,16 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn discard_files(&mut self, id: CheckpointId, directory: &str, snapshot: &TaskSnapshot) {
+        let strays = self.strays(id, snapshot);
+        self.discard_shared(strays);
         match self.cleaner.discard_snapshot(id, directory, snapshot, self.register.named(), self.now) {
             Ok(command) => self.out.extend(command),
             Err(refusal) => self.warn(refusal.to_string()),
         }
     }
 
-    pub(super) fn discard_directory(&mut self, id: CheckpointId, path: &str) {
-        match self.cleaner.discard_directory(id, path, self.register.named(), self.now) {
+    pub(super) fn discard_directory(&mut self, id: CheckpointId, path: &str, shared: Vec<String>) {
+        match self.cleaner.discard_directory(id, path, shared, self.register.named(), self.now) {
             Ok(command) => self.out.push(command),
             Err(refusal) => self.warn(refusal.to_string()),
         }

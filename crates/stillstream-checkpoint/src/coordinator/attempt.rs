@@ -131,6 +131,7 @@ impl CheckpointCoordinator {
         self.statistics.counts.restored += u64::from(restore_from.is_some());
         self.out.push(Command::BeginAttempt { generation, restore_from });
         self.out.push(Command::ListDirectories);
+        self.read_references();
     }
 
     pub(super) fn on_directories_listed(&mut self, names: &[String]) {
@@ -140,7 +141,7 @@ impl CheckpointCoordinator {
         for (id, path) in cleaner::orphans(names, self.first_own, self.register.named()) {
             if !self.pending.contains_key(&id) && !self.cleaner.is_deleting(&path) {
                 self.info(format!("{path} was left behind by an earlier attempt and is deleted"));
-                self.discard_directory(id, &path);
+                self.discard_directory(id, &path, Vec::new());
             }
         }
     }

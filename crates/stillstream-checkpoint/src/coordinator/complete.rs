@@ -7,7 +7,7 @@ use stillstream_types::{
     OperatorState, RegisterRecord,
 };
 
-use super::{CheckpointCoordinator, ID_RESERVE, Pending, Phase};
+use super::{Abandoned, CheckpointCoordinator, ID_RESERVE, Pending, Phase};
 use crate::command::{CheckpointReport, Command};
 use crate::completed;
 use crate::event::WriteOutcome;
@@ -67,8 +67,8 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn on_metadata_written(&mut self, id: CheckpointId, outcome: WriteOutcome) {
-        if let Some(path) = self.abandoned_writes.remove(&id) {
-            self.discard_directory(id, &path);
+        if let Some(Abandoned { path, shared }) = self.abandoned_writes.remove(&id) {
+            self.discard_directory(id, &path, shared);
             return;
         }
         let Some(pending) = self.pending.get_mut(&id).filter(|p| p.phase == Phase::WritingMetadata) else {
@@ -147,12 +147,14 @@ impl CheckpointCoordinator {
                 match purpose {
                     Purpose::Claim => self.on_claimed(),
                     Purpose::Reserve => {}
-                    Purpose::Complete(new) => self.announce(new.id, &dropped),
+                    Purpose::Complete(new) => {
+                        self.shared.confirm(new.id);
+                        self.announce(new.id, &dropped);
+                        self.sweep_after_failures();
+                    }
                     Purpose::End(outcome) => self.on_end_recorded(outcome),
                 }
-                for old in dropped {
-                    self.discard_directory(old.id, &old.path);
-                }
+                self.discard_dropped(dropped);
                 self.prepare_location();
             }
             Settled::Failed(Purpose::Complete(new), text) => {
@@ -177,6 +179,17 @@ impl CheckpointCoordinator {
                 self.stopped = true;
             }
         }
+    }
+
+    /// Deletes checkpoints that the register names no longer, and with the last of them the shared files that nobody needs
+    /// any more.
+    fn discard_dropped(&mut self, mut dropped: Vec<CompletedRef>) {
+        let released = self.released();
+        let Some(last) = dropped.pop() else { return self.discard_shared(released) };
+        for old in dropped {
+            self.discard_directory(old.id, &old.path, Vec::new());
+        }
+        self.discard_directory(last.id, &last.path, released);
     }
 
     fn step_down(&mut self, owner: Generation) {

@@ -7,6 +7,7 @@
 //! | `acknowledge` | acknowledgements and declines, and files of those that came too late |
 //! | `complete` | metadata, then register, then "complete" |
 //! | `abort` | failures, timeouts, and what they mean for the job |
+//! | `shared` | files that several checkpoints name |
 //! | `finish` | the end of the input, the final checkpoint, commits, and the end of the job |
 //!
 //! **Ids.** A checkpoint's directory carries its id, so an id must never be used twice, not even by a process that
@@ -22,6 +23,7 @@ mod acknowledge;
 mod attempt;
 mod complete;
 mod finish;
+mod shared;
 mod trigger;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,10 +40,12 @@ use crate::failure::FailureCounter;
 use crate::pending::PendingCheckpoint;
 use crate::register::Register;
 use crate::request_queue::RequestQueue;
+use crate::shared_files::SharedFiles;
 use crate::statistics::{CheckpointStatistics, CheckpointSummary};
 
 use attempt::Attempt;
 use finish::Closing;
+use shared::Reading;
 use trigger::Starting;
 
 /// So many ids are reserved beyond the highest one in use.
@@ -77,6 +81,15 @@ struct Pending {
     checkpoint: PendingCheckpoint,
     generation: Generation,
     phase: Phase,
+    /// The newest completed checkpoint when this one was triggered: tasks may build on its files.
+    base: Option<CheckpointId>,
+}
+
+/// What is to be deleted of a checkpoint when the write of its metadata has ended.
+#[derive(Clone, Debug)]
+struct Abandoned {
+    path: String,
+    shared: Vec<String>,
 }
 
 /// The coordinator of one job's checkpoints, for all attempts that this process makes.
@@ -104,10 +117,13 @@ pub struct CheckpointCoordinator {
     pending: BTreeMap<CheckpointId, Pending>,
     // given up while their location was prepared or their metadata written: deleted when that has ended
     abandoned_locations: BTreeSet<CheckpointId>,
-    abandoned_writes: BTreeMap<CheckpointId, String>,
+    abandoned_writes: BTreeMap<CheckpointId, Abandoned>,
     remembered: VecDeque<(CheckpointId, String)>,
     failures: FailureCounter,
     cleaner: Cleaner,
+    shared: SharedFiles,
+    reading: Option<Reading>,
+    sweep_wanted: bool,
     statistics: CheckpointStatistics,
     next_periodic: Option<Duration>,
     last_completed_at: Option<Duration>,
@@ -143,6 +159,9 @@ impl CheckpointCoordinator {
             remembered: VecDeque::new(),
             failures: FailureCounter::new(config.tolerable_failed_checkpoints),
             cleaner: Cleaner::new(patience),
+            shared: SharedFiles::default(),
+            reading: None,
+            sweep_wanted: false,
             statistics: CheckpointStatistics::default(),
             next_periodic: None,
             last_completed_at: None,
@@ -190,11 +209,11 @@ impl CheckpointCoordinator {
                 self.on_register_settled(settled);
             }
             Event::DirectoriesListed { names } => self.on_directories_listed(&names),
+            Event::ReferencesRead { references } => self.on_references_read(references),
+            Event::SharedListed { result } => self.on_shared_listed(result),
             Event::DiscardDone { discard, failure } => {
                 if let (Some(path), Some(failure)) = (self.cleaner.done(discard), failure) {
-                    self.warn(format!(
-                        "{path} could not be deleted, the next start tries again if it is a checkpoint: {failure}"
-                    ));
+                    self.warn(format!("{path} could not be deleted, the next start tries again: {failure}"));
                 }
             }
             Event::JobEnded { outcome } => self.on_job_ended(outcome),
@@ -256,6 +275,7 @@ impl CheckpointCoordinator {
         }
         self.on_register_overdue();
         self.expire();
+        self.on_reading_time();
         self.on_timer();
         self.on_closing_time();
     }
@@ -266,6 +286,7 @@ impl CheckpointCoordinator {
         let wake = pending
             .map(|p| p.checkpoint.triggered_at + timeout)
             .chain(self.starting.iter().map(|starting| starting.since + timeout))
+            .chain(self.reading_wake_at())
             .chain(self.next_periodic)
             .chain(self.register.wake_at(timeout))
             .chain(self.closing.wake_at(timeout))

@@ -74,7 +74,8 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn start_requests(&mut self) {
-        while self.attempt.is_some() && self.starting.is_none() {
+        let held_back = self.reading.is_some_and(|reading| reading.holds_back);
+        while self.attempt.is_some() && self.starting.is_none() && !held_back {
             let situation = Situation {
                 now: self.now,
                 starting: false,
@@ -119,7 +120,7 @@ impl CheckpointCoordinator {
     pub(super) fn on_location_prepared(&mut self, id: CheckpointId, result: Result<String, String>) {
         if self.abandoned_locations.remove(&id) {
             if let Ok(path) = result {
-                self.discard_directory(id, &path);
+                self.discard_directory(id, &path, Vec::new());
             }
             return;
         }
@@ -146,7 +147,8 @@ impl CheckpointCoordinator {
         let mut checkpoint = PendingCheckpoint::new(id, kind, forced, path.clone(), subtasks, self.now);
         checkpoint.request = starting.request.request;
         let (generation, sources) = (attempt.generation, attempt.sources.clone());
-        self.pending.insert(id, Pending { checkpoint, generation, phase: Phase::Collecting });
+        let base = self.latest_completed().map(|completed| completed.id);
+        self.pending.insert(id, Pending { checkpoint, generation, phase: Phase::Collecting, base });
         self.statistics.on_started();
         let subtasks = sources;
         self.out.push(Command::TriggerSources { generation, checkpoint: id, kind, path, subtasks });

@@ -24,6 +24,7 @@ fn run(seed: u64, faults: Faults) -> World {
 #[test]
 fn no_schedule_breaks_an_invariant_and_every_job_finishes_in_the_end() {
     let (mut completed, mut failed, mut crashes, mut unknown, mut fenced) = (0, 0, 0, 0, 0);
+    let (mut written, mut deleted, mut refused) = (0, 0, 0);
     for seed in 0..4000 {
         let world = run(seed, Faults::all());
         completed += world.completed;
@@ -31,12 +32,19 @@ fn no_schedule_breaks_an_invariant_and_every_job_finishes_in_the_end() {
         crashes += world.crashes;
         unknown += world.unknown_writes;
         fenced += world.fenced;
+        written += world.shared_written;
+        deleted += world.shared_deleted;
+        refused += world.refused;
     }
     // a simulation in which nothing happens proves nothing
     println!(
-        "{completed} completed, {failed} aborted, {crashes} crashes, {unknown} unknown writes, {fenced} fenced"
+        "{completed} completed, {failed} aborted, {crashes} crashes, {unknown} unknown writes, {fenced} fenced; \
+         {written} shared files written, {deleted} deleted, {refused} acknowledgements refused"
     );
     assert!(completed > 10_000 && failed > 4_000 && crashes > 4_000 && unknown > 4_000 && fenced > 300);
+    assert!(written > 50_000 && deleted > 50_000);
+    // only a task that hears late of a completed checkpoint can name what went with an older one
+    assert!(refused < completed / 50, "{refused} refused, {completed} completed");
 }
 
 #[test]
@@ -55,10 +63,15 @@ fn a_crash_at_any_command_loses_nothing_and_leaves_nothing_behind() {
         };
         let (commands, _) = calm(None);
         assert!(commands >= 100, "{commands}");
+        let (mut refused, mut completed) = (0, 0);
         for at in 0..commands {
             let (_, world) = calm(Some(at));
             assert!(world.crashes == 1 && world.completed > 3, "{} crashes at {at}", world.crashes);
+            refused += world.refused;
+            completed += world.completed;
         }
+        // notices come in any order here: one that comes late makes a task build on what went meanwhile
+        assert!(refused < completed / 50, "{refused} refused, {completed} completed");
     }
 }
 
@@ -96,6 +109,7 @@ fn time_of_acknowledgements(count: u32, checkpoints: u64) -> Duration {
     let written = || Event::RegisterUpdated { outcome: RegisterOutcome::Written };
     coordinator.handle(Event::AttemptRequested, now);
     coordinator.handle(written(), now);
+    coordinator.handle(Event::ReferencesRead { references: References::default() }, now);
     let generation = Generation(1);
     coordinator.handle(Event::AttemptStarted { generation, tasks: tasks.clone() }, now);
     let (mut commands_of_acks, mut time) = (0, Duration::ZERO);

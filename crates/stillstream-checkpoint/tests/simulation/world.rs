@@ -1,4 +1,16 @@
-//! The world around the coordinators: storage, register, tasks, and the shells that carry commands out.
+//! The world around the coordinators: who is there, what is under way, and what happens next.
+//!
+//! | file | what is inside |
+//! |---|---|
+//! | `commands` | the shell that carries commands out |
+//! | `storage` | disk and register |
+//! | `tasks` | snapshots, and what a task may build on |
+//! | `invariants` | what must hold |
+
+mod commands;
+mod invariants;
+mod storage;
+mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -52,6 +64,14 @@ enum Action {
     List {
         node: usize,
     },
+    ReadReferences {
+        node: usize,
+        completed: Vec<CompletedRef>,
+        retained: Vec<CompletedRef>,
+    },
+    ListShared {
+        node: usize,
+    },
     Delete {
         node: Option<usize>,
         discard: DiscardId,
@@ -68,6 +88,13 @@ enum Action {
         node: usize,
         generation: Generation,
         checkpoint: CheckpointId,
+        subtask: SubtaskId,
+    },
+    /// A task hears that a checkpoint was aborted, and which one is the newest that was completed.
+    Aborted {
+        node: usize,
+        generation: Generation,
+        latest_completed: Option<CheckpointId>,
         subtask: SubtaskId,
     },
     Restart {
@@ -93,6 +120,10 @@ pub struct World {
     pub unknown_writes: u64,
     pub fenced: u64,
     pub commands: u64,
+    /// Acknowledgements that named a file which may be gone.
+    pub refused: u64,
+    pub shared_written: u64,
+    pub shared_deleted: u64,
     pub trace: u64,
     seed: u64,
     faults: Faults,
@@ -106,6 +137,8 @@ pub struct World {
     savepoints: BTreeSet<String>,
     used: BTreeSet<CheckpointId>,
     tasks: u32,
+    built_on: BTreeMap<(Generation, SubtaskId), tasks::Known>,
+    local: u64,
     written: u64,
     committed: BTreeMap<(Generation, SubtaskId), CheckpointId>,
     finals: BTreeMap<Generation, CheckpointId>,
@@ -121,6 +154,9 @@ impl World {
             unknown_writes: 0,
             fenced: 0,
             commands: 0,
+            refused: 0,
+            shared_written: 0,
+            shared_deleted: 0,
             trace: 0,
             seed,
             faults,
@@ -134,6 +170,8 @@ impl World {
             savepoints: BTreeSet::new(),
             used: BTreeSet::new(),
             tasks: 0,
+            built_on: BTreeMap::new(),
+            local: 0,
             written: 0,
             committed: BTreeMap::new(),
             finals: BTreeMap::new(),
@@ -221,6 +259,9 @@ impl World {
                 Action::Deliver { node, .. }
                 | Action::ReadRegister { node }
                 | Action::List { node }
+                | Action::ReadReferences { node, .. }
+                | Action::ListShared { node }
+                | Action::Aborted { node, .. }
                 | Action::Commit { node, .. }
                 | Action::Restart { node } => *node != at,
             }
@@ -247,119 +288,6 @@ impl World {
             self.carry_out(at, command);
         }
     }
-
-    fn carry_out(&mut self, node: usize, command: Command) {
-        let seed = self.seed;
-        let text = format!("{command:?}");
-        self.trace = text.bytes().fold(self.trace, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-        let some = Some(node);
-        match command {
-            Command::UpdateRegister { expected, record } => {
-                self.bag.push(Action::CompareAndSet { node: some, expected, record });
-            }
-            Command::ReadRegister => self.bag.push(Action::ReadRegister { node }),
-            Command::BeginAttempt { generation, restore_from } => {
-                if let Some(register) = self.register.clone().filter(|r| r.generation == generation) {
-                    assert_eq!(
-                        restore_from.as_ref(),
-                        register.completed.last(),
-                        "seed {seed}: wrong restore"
-                    );
-                }
-                if let Some(me) = self.nodes[node].as_mut() {
-                    me.running = Some(generation);
-                    me.last = generation;
-                }
-                let task = |id: SubtaskId| TaskInfo {
-                    id,
-                    name: "task".into(),
-                    operators: vec![OperatorInfo {
-                        id: Self::operator(id),
-                        uid: None,
-                        name: "operator".into(),
-                        parallelism: 1,
-                        max_parallelism: 128,
-                    }],
-                    is_source: id.vertex.0 == 0,
-                };
-                let tasks = self.subtasks().into_iter().map(task).collect();
-                self.bag.push(Action::Deliver { node, event: Event::AttemptStarted { generation, tasks } });
-            }
-            Command::ListDirectories => self.bag.push(Action::List { node }),
-            Command::PrepareLocation { checkpoint, kind } => {
-                // a leader that does not know yet that it is none may use up what it reserved, but never an id of another
-                assert!(self.used.insert(checkpoint), "seed {seed}: id {checkpoint} is used twice");
-                let me = self.nodes[node].as_mut().unwrap();
-                assert!(checkpoint > me.used, "seed {seed}: id {checkpoint} after {}", me.used);
-                me.used = checkpoint;
-                self.bag.push(Action::Prepare { node: some, checkpoint, kind });
-            }
-            Command::TriggerSources { generation, checkpoint, kind, path, .. } => {
-                if kind == CheckpointKind::Final {
-                    self.finals.insert(generation, checkpoint);
-                }
-                for subtask in self.subtasks() {
-                    let path = path.clone();
-                    self.bag.push(Action::Snapshot { node, generation, checkpoint, path, subtask });
-                }
-            }
-            Command::WriteMetadata { path, metadata } => {
-                self.bag.push(Action::WriteMetadata { node: some, path, metadata });
-            }
-            Command::NotifyComplete { generation, checkpoint, subtasks, .. } => {
-                if let Some(register) = self.register.as_ref().filter(|r| r.generation == generation) {
-                    let named = register.completed.iter().any(|c| c.id == checkpoint);
-                    assert!(named, "seed {seed}: {checkpoint} is announced, the register has {register:?}");
-                }
-                self.completed += 1;
-                for subtask in subtasks.iter().copied() {
-                    self.bag.push(Action::Commit { node, generation, checkpoint, subtask });
-                }
-            }
-            Command::NotifyAborted { .. } => self.aborted += 1,
-            Command::Discard { discard, target } => {
-                self.bag.push(Action::Delete { node: some, discard, target });
-            }
-            Command::Reply { result, .. } => {
-                if let Ok(report) = result
-                    && report.kind == CheckpointKind::Savepoint
-                {
-                    self.savepoints.insert(report.path);
-                }
-            }
-            Command::FailJob { kind, message } => {
-                assert!(kind != ErrorKind::CorruptSnapshot, "seed {seed}: {message}");
-                self.bag.push(Action::Restart { node });
-            }
-            Command::FinishJob { outcome } => {
-                assert_eq!(outcome, JobOutcome::Finished);
-                if let Some(me) = self.nodes[node].as_mut() {
-                    let generation = me.last;
-                    me.finished = true;
-                    let last = self.finals.get(&generation).copied();
-                    for subtask in self.subtasks() {
-                        let committed = self.committed.get(&(generation, subtask)).copied();
-                        assert!(
-                            last.is_some() && committed >= last,
-                            "seed {seed}: {subtask} has not committed"
-                        );
-                    }
-                }
-            }
-            Command::StepDown { .. } => {
-                self.fenced += 1;
-                self.nodes[node] = None;
-            }
-            Command::WakeAt(at) => {
-                if let Some(me) = self.nodes[node].as_mut() {
-                    me.wake = Some(me.zero + at);
-                }
-            }
-            Command::Warn(_) | Command::Info(_) => {}
-        }
-    }
-
-    // ---- steps
 
     pub fn step(&mut self) {
         let passed = self.below(12);
@@ -464,6 +392,10 @@ impl World {
                 let names = self.files.keys().cloned().collect();
                 self.answer(Some(node), Event::DirectoriesListed { names });
             }
+            Action::ReadReferences { node, completed, retained } => {
+                self.read_references(node, &completed, &retained);
+            }
+            Action::ListShared { node } => self.list_shared(node),
             Action::Delete { node, discard, target } => self.delete(node, discard, target),
             Action::Snapshot { node, generation, checkpoint, path, subtask } => {
                 self.snapshot(node, generation, checkpoint, &path, subtask);
@@ -473,9 +405,18 @@ impl World {
                 if self.fault() || running != Some(generation) {
                     return;
                 }
+                self.confirm(generation, subtask, checkpoint);
                 let up_to = self.committed.entry((generation, subtask)).or_default();
                 *up_to = (*up_to).max(checkpoint);
                 self.answer(Some(node), Event::CommitConfirmed { generation, checkpoint, subtask });
+            }
+            Action::Aborted { node, generation, latest_completed, subtask } => {
+                let running = self.nodes[node].as_ref().and_then(|node| node.running);
+                if let Some(latest) =
+                    latest_completed.filter(|_| running == Some(generation) && !self.fault())
+                {
+                    self.confirm(generation, subtask, latest);
+                }
             }
             Action::Restart { node } => {
                 if let Some(me) = self.nodes[node].as_mut().filter(|me| !me.finished) {
@@ -487,214 +428,5 @@ impl World {
                 }
             }
         }
-    }
-
-    fn compare_and_set(
-        &mut self,
-        node: Option<usize>,
-        expected: Option<RegisterRecord>,
-        record: RegisterRecord,
-    ) {
-        let (fault, kind) = (self.fault(), self.below(4));
-        if fault && kind == 0 {
-            let outcome = RegisterOutcome::Failed("refused".into());
-            return self.answer(node, Event::RegisterUpdated { outcome });
-        }
-        if fault {
-            self.unknown_writes += 1;
-            if kind == 1 {
-                // it arrives later, perhaps after it was read
-                let (expected, record) = (expected.clone(), record.clone());
-                self.bag.push(Action::CompareAndSet { node: None, expected, record });
-            }
-        }
-        let happens = self.register == expected && !(fault && kind <= 2);
-        let outcome = match &self.register {
-            _ if fault => RegisterOutcome::Unknown("timed out".into()),
-            _ if happens => RegisterOutcome::Written,
-            Some(found) if found.generation > record.generation => RegisterOutcome::Fenced(found.generation),
-            _ => RegisterOutcome::Unknown("the record has changed".into()),
-        };
-        if happens {
-            if let Some(old) = &self.register {
-                assert!(
-                    record.generation >= old.generation
-                        && record.last_checkpoint_id >= old.last_checkpoint_id
-                );
-                if record.outcome == JobOutcome::Running && old.outcome == JobOutcome::Running {
-                    let newest = |r: &RegisterRecord| r.completed.last().map(|c| c.id);
-                    assert!(
-                        newest(&record) >= newest(old),
-                        "seed {}: the newest checkpoint went back",
-                        self.seed
-                    );
-                }
-            }
-            self.register = Some(record);
-        }
-        self.answer(node, Event::RegisterUpdated { outcome });
-    }
-
-    fn write_metadata(&mut self, node: Option<usize>, path: String, metadata: Box<CheckpointMetadata>) {
-        let checkpoint = metadata.id;
-        let (fault, kind) = (self.fault(), self.below(4));
-        let outcome = match (fault, kind) {
-            (true, 0) => WriteOutcome::Failed("no space".into()),
-            (true, _) => WriteOutcome::Unknown("timed out".into()),
-            _ => WriteOutcome::Written,
-        };
-        match (fault, kind) {
-            (true, 0 | 1) => {}
-            (true, 2) => {
-                let (node, path) = (None, path.clone());
-                self.bag.push(Action::WriteMetadata { node, path, metadata });
-            }
-            _ => {
-                self.files.entry(path.clone()).or_default().insert(format!("{path}/_metadata"));
-                self.metadata.insert(path, *metadata);
-            }
-        }
-        self.answer(node, Event::MetadataWritten { checkpoint, outcome });
-    }
-
-    fn delete(&mut self, node: Option<usize>, discard: DiscardId, target: DiscardTarget) {
-        let mut failure = None;
-        if self.fault() {
-            failure = Some("hung".to_owned());
-        } else {
-            match target {
-                DiscardTarget::Directory(path) => {
-                    self.files.remove(&path);
-                    self.metadata.remove(&path);
-                }
-                DiscardTarget::Files(files) => {
-                    for file in files {
-                        let directory = file.split('/').next().unwrap_or_default();
-                        if let Some(all) = self.files.get_mut(directory) {
-                            all.remove(&file);
-                        }
-                    }
-                    self.files.retain(|_, files| !files.is_empty());
-                }
-            }
-        }
-        self.answer(node, Event::DiscardDone { discard, failure });
-    }
-
-    fn snapshot(
-        &mut self,
-        node: usize,
-        generation: Generation,
-        checkpoint: CheckpointId,
-        path: &str,
-        subtask: SubtaskId,
-    ) {
-        if self.fault() {
-            let (reason, message) = (FailureReason::CheckpointDeclined, "test".to_owned());
-            let event = Event::Decline { generation, checkpoint, subtask, reason, message };
-            return self.answer(Some(node), event);
-        }
-        self.written += 1;
-        let file = format!("{path}/{generation}-{subtask}-{}", self.written);
-        self.files.entry(path.to_owned()).or_default().insert(file.clone());
-        let stream = StreamHandle::File { path: file, len: 1, crc32c: 0 };
-        let operator = vec![OperatorStateHandle { states: BTreeMap::new(), stream }];
-        let state = OperatorSubtaskState { operator, ..OperatorSubtaskState::default() };
-        let snapshot = TaskSnapshot { operators: vec![(Self::operator(subtask), state)] };
-        let metrics = AckMetrics::default();
-        let node = if self.nodes[node].is_some() { node } else { self.alive().unwrap_or(node) };
-        let event = Event::Acknowledge { generation, checkpoint, subtask, snapshot, metrics };
-        self.answer(Some(node), event);
-    }
-
-    // ---- what must hold
-
-    fn assert_whole(&self, path: &str, what: &str) {
-        let seed = self.seed;
-        let Some(metadata) = self.metadata.get(path) else {
-            panic!("seed {seed}: {what} {path} has no metadata");
-        };
-        let files = &self.files[path];
-        assert!(files.contains(&format!("{path}/_metadata")), "seed {seed}: {what} {path}");
-        assert_eq!(metadata.operators.len(), self.tasks as usize, "seed {seed}: {what} {path} misses a task");
-        for stream in metadata.streams() {
-            let file = stream.path().unwrap();
-            assert!(files.contains(file), "seed {seed}: {what} {path} names {file}, which is gone");
-        }
-    }
-
-    fn check(&self) {
-        for checkpoint in self.register.iter().flat_map(|r| r.completed.iter().chain(&r.retained)) {
-            self.assert_whole(&checkpoint.path, "checkpoint");
-        }
-        for path in &self.savepoints {
-            self.assert_whole(path, "savepoint");
-        }
-    }
-
-    /// From here on nothing goes wrong: the job must finish, and a start after it must find nothing but what is named.
-    pub fn end_well(&mut self) {
-        self.faults = Faults::none();
-        let mut newest = self.nodes.len() - 1;
-        if self.nodes[newest].is_none() {
-            self.start_node();
-            newest = self.nodes.len() - 1;
-        }
-        for at in 0..newest {
-            self.nodes[at] = None;
-        }
-        for _ in 0..5000 {
-            let Some(me) = self.nodes[newest].as_ref() else {
-                // a former leader's claim arrived late: who is elected starts anew
-                self.start_node();
-                newest = self.nodes.len() - 1;
-                continue;
-            };
-            if me.finished {
-                break;
-            }
-            if let Some(generation) = me.running {
-                self.feed(newest, Event::SourceEnded { generation, subtask: SubtaskId::new(0, 0) });
-            }
-            self.step();
-        }
-        let seed = self.seed;
-        assert!(
-            self.nodes[newest].as_ref().is_some_and(|n| n.finished),
-            "seed {seed}: the job does not finish"
-        );
-        self.drain();
-        self.nodes[newest] = None;
-        self.start_node();
-        self.faults = Faults::none();
-        for _ in 0..200 {
-            if self.nodes.last().is_some_and(|node| node.as_ref().is_some_and(|n| n.running.is_some())) {
-                break;
-            }
-            self.step();
-        }
-        // the listing and its deletions
-        let last = self.nodes.len() - 1;
-        if let Some(generation) = self.nodes[last].as_ref().and_then(|n| n.running) {
-            self.feed(last, Event::AttemptStopped { generation, reason: "over".into() });
-        }
-        self.drain();
-        let named: BTreeSet<&str> =
-            self.register.iter().flat_map(|r| &r.completed).map(|c| &*c.path).collect();
-        for path in self.files.keys().filter(|path| !path.starts_with("savepoint-")) {
-            assert!(named.contains(path.as_str()), "seed {seed}: {path} is left behind");
-        }
-    }
-
-    fn drain(&mut self) {
-        for _ in 0..2000 {
-            match self.bag.pop() {
-                Some(Action::Deliver { event: Event::AttemptStarted { .. }, .. }) => {}
-                Some(action) => self.act(action),
-                None => return,
-            }
-            self.check();
-        }
-        panic!("seed {}: never quiet", self.seed);
     }
 }

@@ -4,9 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 
 use parking_lot::Mutex;
-use stillstream_checkpoint::{DiscardTarget, RegisterOutcome, WriteOutcome};
-use stillstream_storage::{JobStorage, Lease, RetainedCheckpoint, StorageError, StorageOptions};
-use stillstream_types::{CheckpointId, CheckpointMetadata, Error, ErrorKind, RegisterRecord, Result};
+use stillstream_checkpoint::{DiscardTarget, References, RegisterOutcome, WriteOutcome};
+use stillstream_storage::{
+    JobStorage, Lease, RetainedCheckpoint, SharedReferences, StorageError, StorageOptions,
+};
+use stillstream_types::{
+    CheckpointId, CheckpointMetadata, CompletedRef, Error, ErrorKind, RegisterRecord, Result,
+};
 
 /// Carries out what the coordinator wants done with storage. Calls block; they are made on IO threads.
 pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
@@ -15,6 +19,10 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     fn update_register(&self, expected: Option<RegisterRecord>, record: RegisterRecord) -> RegisterOutcome;
     fn read_register(&self) -> Result<Option<RegisterRecord>, String>;
     fn list_directories(&self) -> Vec<String>;
+    /// Which files below `shared/` these name, and those that a person keeps.
+    fn read_references(&self, completed: &[CompletedRef], retained: &[CompletedRef]) -> References;
+    /// The files below `shared/`, relative to the job's checkpoint directory.
+    fn list_shared(&self) -> Result<Vec<String>, String>;
     fn prepare(&self, id: CheckpointId, directory: &str) -> Result<(), String>;
     fn write_metadata(&self, directory: &str, metadata: &CheckpointMetadata) -> WriteOutcome;
     fn read_metadata(&self, directory: &str) -> Result<CheckpointMetadata>;
@@ -61,6 +69,16 @@ impl CheckpointHome for MemoryHome {
         self.metadata.lock().keys().cloned().collect()
     }
 
+    fn read_references(&self, completed: &[CompletedRef], retained: &[CompletedRef]) -> References {
+        // all state is in the handles
+        let found = completed.iter().chain(retained).map(|checkpoint| (checkpoint.id, Vec::new())).collect();
+        References { found, ..References::default() }
+    }
+
+    fn list_shared(&self) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
     fn prepare(&self, _: CheckpointId, _: &str) -> Result<(), String> {
         Ok(())
     }
@@ -80,8 +98,8 @@ impl CheckpointHome for MemoryHome {
     }
 
     fn discard(&self, target: &DiscardTarget) -> Result<(), String> {
-        if let DiscardTarget::Directory(directory) = target {
-            self.metadata.lock().remove(directory);
+        if let DiscardTarget::Directory { path, .. } = target {
+            self.metadata.lock().remove(path);
         }
         Ok(())
     }
@@ -149,6 +167,16 @@ impl CheckpointHome for StorageHome {
         })
     }
 
+    fn read_references(&self, completed: &[CompletedRef], retained: &[CompletedRef]) -> References {
+        let SharedReferences { found, kept, unreadable } =
+            self.storage.shared_references(completed, retained);
+        References { found, kept, unreadable }
+    }
+
+    fn list_shared(&self) -> Result<Vec<String>, String> {
+        self.storage.list_shared().map_err(|error| error.to_string())
+    }
+
     fn prepare(&self, _: CheckpointId, _: &str) -> Result<(), String> {
         // directories come into being with their first file
         Ok(())
@@ -168,12 +196,12 @@ impl CheckpointHome for StorageHome {
 
     fn discard(&self, target: &DiscardTarget) -> Result<(), String> {
         let report = match target {
-            DiscardTarget::Directory(directory) => {
-                match stillstream_checkpoint::cleaner::checkpoint_of(directory) {
-                    Some(id) => self.storage.discard_checkpoint(id),
+            DiscardTarget::Directory { path, shared } => {
+                match stillstream_checkpoint::cleaner::checkpoint_of(path) {
+                    Some(id) => self.storage.discard_checkpoint_and_shared(id, shared),
                     None => {
                         return Err(format!(
-                            "`{directory}` is not the directory of a checkpoint; it is left alone"
+                            "`{path}` is not the directory of a checkpoint; it is left alone"
                         ));
                     }
                 }

@@ -1,6 +1,17 @@
 //! The JobManager: runs the coordinator's commands, starts and stops attempts, asks the restart strategy.
 //!
 //! It is a shell: what is decided is decided in `stillstream-checkpoint`, by engines that know neither clock nor thread.
+//!
+//! | file | what is inside |
+//! |---|---|
+//! | this one | the loop, the coordinator's commands, the workers' reports |
+//! | `board` | what clients read of a running job, and its result |
+//! | `deploy` | the start of an attempt |
+//! | `stopping` | how it stops, and what follows |
+
+mod board;
+mod deploy;
+mod stopping;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,7 +30,7 @@ use stillstream_types::{
     SubtaskIndex,
 };
 
-use super::client::{JobMetrics, JobResult, Shared};
+use super::client::{CheckpointTotals, JobMetrics, JobResult, Shared};
 use super::fleet::Fleet;
 use super::home::CheckpointHome;
 use super::io::IoThreads;
@@ -278,6 +289,13 @@ impl Manager {
                     Message::Engine(Event::DirectoriesListed { names: home.list_directories() })
                 });
             }
+            Command::ReadReferences { completed, retained } => self.io.run(move || {
+                let references = home.read_references(&completed, &retained);
+                Message::Engine(Event::ReferencesRead { references })
+            }),
+            Command::ListShared => {
+                self.io.run_low(move || Message::Engine(Event::SharedListed { result: home.list_shared() }))
+            }
             Command::PrepareLocation { checkpoint, .. } => {
                 let directory = stillstream_checkpoint::cleaner::directory(checkpoint);
                 self.io.run(move || {
@@ -334,97 +352,6 @@ impl Manager {
             Command::WakeAt(at) => self.state.wake_at = Some(at),
             Command::Warn(text) => tracing::warn!(job = %self.settings.name, "{text}"),
             Command::Info(text) => tracing::debug!(job = %self.settings.name, "{text}"),
-        }
-    }
-
-    fn operators(&self) -> Vec<OperatorInfo> {
-        let of = |task: &crate::plan::Task| {
-            let parallelism = task.parallelism;
-            let info = move |operator: &crate::plan::ChainedOperator| OperatorInfo {
-                id: operator.id,
-                uid: operator.uid.clone(),
-                name: operator.name.to_string(),
-                parallelism,
-                max_parallelism: operator.key_groups.max_parallelism(),
-            };
-            task.chain.iter().map(info).collect::<Vec<_>>()
-        };
-        self.physical.tasks.iter().flat_map(of).collect()
-    }
-
-    fn tasks(&self) -> Vec<TaskInfo> {
-        let operators = self.operators();
-        let mut next = 0;
-        let mut tasks = Vec::new();
-        for task in &self.physical.tasks {
-            let own: Vec<OperatorInfo> = operators[next..next + task.chain.len()].to_vec();
-            next += task.chain.len();
-            for index in 0..task.parallelism {
-                let id = SubtaskId { vertex: task.vertex, index: SubtaskIndex(index) };
-                tasks.push(TaskInfo {
-                    id,
-                    name: task.name.to_string(),
-                    operators: own.clone(),
-                    is_source: task.is_source(),
-                });
-            }
-        }
-        tasks
-    }
-
-    fn task_name(&self, subtask: SubtaskId) -> String {
-        let name = self.physical.tasks.get(subtask.vertex.0 as usize).map_or("?", |task| &task.name);
-        format!("`{name}` subtask {}", subtask.index)
-    }
-
-    /// Reads the checkpoint that the attempt starts from, off this thread.
-    fn read_snapshot(&mut self, generation: Generation, restore_from: Option<CompletedRef>) {
-        if !matches!(self.state.phase, Phase::Preparing) {
-            return;
-        }
-        self.state.generation = generation;
-        let (home, operators) = (self.home.clone(), self.operators());
-        let (allow, foreign) = (self.settings.allow_non_restored_state, self.settings.from_snapshot.clone());
-        let fallback = foreign.filter(|_| restore_from.is_none());
-        self.io.run(move || {
-            let read = || -> Result<Option<RestoredState>> {
-                let (metadata, location) = match (&restore_from, &fallback) {
-                    (Some(own), _) => (home.read_metadata(&own.path)?, None),
-                    (None, Some(location)) => (home.read_foreign(location)?, Some(location.clone())),
-                    (None, None) => return Ok(None),
-                };
-                let kind = |error| Error::wrap(ErrorKind::Configuration, error);
-                let plan = plan_restore(&metadata, &operators, allow).map_err(kind)?;
-                plan.dropped.iter().for_each(|line| tracing::warn!("{line}"));
-                let of = |states: Vec<_>| (0..).map(SubtaskIndex).zip(states).collect();
-                let operators = plan.operators.into_iter().map(|(id, states)| (id, of(states))).collect();
-                Ok(Some(RestoredState { checkpoint: metadata.id, location, operators }))
-            };
-            Message::Restored(generation, read())
-        });
-    }
-
-    fn deploy(&mut self, restored: Result<Option<RestoredState>>) {
-        if !matches!(self.state.phase, Phase::Preparing) {
-            return;
-        }
-        let restored = match restored {
-            Ok(restored) => restored,
-            Err(error) => return self.give_up(error.context("the checkpoint to start from cannot be used")),
-        };
-        if let Some(state) = &restored {
-            let (job, from) = (&self.settings.name, self.home.describe());
-            tracing::info!(%job, "starting from checkpoint {} in {}", state.checkpoint, state.location.as_deref().unwrap_or(&from));
-            if self.state.job.restarts() == 0 {
-                self.state.resumed_from = Some(state.checkpoint);
-            }
-        }
-        let tasks = self.tasks();
-        self.state.sources_left = tasks.iter().filter(|task| task.is_source).map(|task| task.id).collect();
-        self.state.phase = Phase::Deploying(tasks.iter().map(|task| task.id).collect());
-        let spec = AttemptSpec { generation: self.state.generation, restored: restored.map(Arc::new) };
-        if let Err(error) = self.fleet.start(spec) {
-            self.give_up(error);
         }
     }
 
@@ -519,162 +446,6 @@ impl Manager {
         }
     }
 
-    fn finish_job(&mut self, outcome: JobOutcome) {
-        match outcome {
-            JobOutcome::Finished => {
-                self.state.finished = true;
-                if matches!(self.state.phase, Phase::Running) {
-                    self.state.phase = Phase::Draining;
-                    self.fleet.send(Control::Finish);
-                }
-            }
-            JobOutcome::Cancelled => {
-                self.advance(JobStatus::Canceled);
-                let error =
-                    Error::new(ErrorKind::Cancelled, format!("job `{}` was cancelled", self.settings.name));
-                let error = match std::mem::replace(&mut self.state.phase, Phase::Ended) {
-                    Phase::Ending { error } => error,
-                    _ => error,
-                };
-                self.state.result = Some(Err(error));
-            }
-            JobOutcome::Failed | JobOutcome::Running => {
-                self.advance(JobStatus::Failed);
-                let error = match std::mem::replace(&mut self.state.phase, Phase::Ended) {
-                    Phase::Ending { error } => error,
-                    _ => Error::new(ErrorKind::User, format!("job `{}` failed", self.settings.name)),
-                };
-                self.state.result = Some(Err(error));
-            }
-        }
-    }
-
-    fn fail(&mut self, error: Error) {
-        match self.state.phase {
-            Phase::Preparing => self.give_up(error),
-            Phase::Deploying(_) | Phase::Running | Phase::Draining => {
-                tracing::error!(job = %self.settings.name, "{error}");
-                self.advance(JobStatus::Failing);
-                self.stop(Why::Failure(error));
-            }
-            // what follows from a failure is not news
-            _ => tracing::debug!(job = %self.settings.name, "{error}"),
-        }
-    }
-
-    fn cancel(&mut self) {
-        match self.state.phase {
-            Phase::Deploying(_) | Phase::Running | Phase::Draining => {
-                self.advance(JobStatus::Cancelling);
-                self.stop(Why::Cancel);
-            }
-            Phase::Stopping { ref mut why, .. } => {
-                if matches!(why, Why::Failure(_)) {
-                    *why = Why::Cancel;
-                }
-                self.advance(JobStatus::Cancelling);
-            }
-            Phase::Preparing | Phase::WaitingToRestart { .. } => {
-                self.advance(JobStatus::Cancelling);
-                self.end_with(
-                    JobOutcome::Cancelled,
-                    Error::new(ErrorKind::Cancelled, format!("job `{}` was cancelled", self.settings.name)),
-                );
-            }
-            Phase::Ending { .. } | Phase::Ended => {}
-        }
-    }
-
-    fn stop(&mut self, why: Why) {
-        if let Phase::Stopping { why: old, .. } = &mut self.state.phase {
-            *old = why;
-            return;
-        }
-        let deadline = self.clock.elapsed() + self.settings.cancellation_timeout;
-        self.state.phase = Phase::Stopping { why, deadline, warned: false };
-        self.fleet.send(Control::Stop);
-        self.all_stopped();
-    }
-
-    /// Goes on when every worker has dropped its dataflow.
-    fn all_stopped(&mut self) {
-        if self.state.stopped.len() < self.fleet.workers() {
-            return;
-        }
-        match std::mem::replace(&mut self.state.phase, Phase::Preparing) {
-            Phase::Draining => {
-                self.advance(JobStatus::Finished);
-                self.state.result = Some(Ok(()));
-                self.state.phase = Phase::Ended;
-            }
-            Phase::Stopping { why, .. } => {
-                let generation = self.state.generation;
-                match why {
-                    Why::Fenced(error) => {
-                        self.advance(JobStatus::Failed);
-                        self.state.result = Some(Err(error));
-                        self.state.phase = Phase::Ended;
-                    }
-                    Why::Cancel => {
-                        self.engine(Event::AttemptStopped {
-                            generation,
-                            reason: "the job was cancelled".into(),
-                        });
-                        let error = Error::new(
-                            ErrorKind::Cancelled,
-                            format!("job `{}` was cancelled", self.settings.name),
-                        );
-                        self.end_with(JobOutcome::Cancelled, error);
-                    }
-                    Why::Failure(error) => {
-                        self.engine(Event::AttemptStopped { generation, reason: error.to_string() });
-                        self.after_failure(error);
-                    }
-                }
-            }
-            other => self.state.phase = other,
-        }
-    }
-
-    /// Restart or give up.
-    fn after_failure(&mut self, error: Error) {
-        if error.is_fatal() || self.state.finished {
-            return self.give_up(error);
-        }
-        let random = random_unit();
-        match self.state.strategy.on_failure(self.clock.elapsed(), random) {
-            RestartDecision::RestartAfter(delay) => {
-                self.advance(JobStatus::Restarting);
-                tracing::warn!(job = %self.settings.name, "restarting in {delay:?} after: {error}");
-                self.state.phase = Phase::WaitingToRestart { at: self.clock.elapsed() + delay };
-            }
-            RestartDecision::Fail(reason) => {
-                self.give_up(
-                    error.context(format!(
-                        "job `{}` failed and is not restarted ({reason})",
-                        self.settings.name
-                    )),
-                );
-            }
-        }
-    }
-
-    fn give_up(&mut self, error: Error) {
-        if self.state.job.status() != JobStatus::Failing {
-            self.advance(JobStatus::Failing);
-        }
-        self.end_with(JobOutcome::Failed, error);
-    }
-
-    fn end_with(&mut self, outcome: JobOutcome, error: Error) {
-        self.state.phase = Phase::Ending { error };
-        match self.state.finished {
-            // the coordinator has written its last outcome and answers no more
-            true => self.finish_job(outcome),
-            false => self.engine(Event::JobEnded { outcome }),
-        }
-    }
-
     fn timers(&mut self) {
         let now = self.clock.elapsed();
         if self.state.wake_at.is_some_and(|at| at <= now) {
@@ -697,120 +468,6 @@ impl Manager {
             _ => {}
         }
     }
-
-    /// Who has not stopped, and where it is.
-    fn unstopped(&self) -> String {
-        let metrics = self.fleet.metrics();
-        let name = |worker: usize| {
-            let task = metrics.get(worker).and_then(|metrics| metrics.activity().1);
-            match task.and_then(|task| self.physical.tasks.get(task as usize)) {
-                Some(task) => format!("`{}` subtask {worker} (its code does not return)", task.name),
-                None => format!("worker {worker}"),
-            }
-        };
-        (0..self.fleet.workers())
-            .filter(|worker| !self.state.stopped.contains(worker))
-            .map(name)
-            .collect::<Vec<_>>()
-            .join(", ")
-    }
-
-    /// The time to stop is over.
-    fn give_up_waiting(&mut self) {
-        let missing: Vec<usize> =
-            (0..self.fleet.workers()).filter(|worker| !self.state.stopped.contains(worker)).collect();
-        let who = self.unstopped();
-        let timeout = self.settings.cancellation_timeout;
-        let message = format!("{who} did not stop within {timeout:?} (task.cancellation.timeout)");
-        tracing::error!(job = %self.settings.name, "{message}");
-        match self.fleet.replace(&missing) {
-            Ok(()) => {
-                self.state.stopped.extend(missing);
-                self.all_stopped();
-            }
-            Err(error) => {
-                let cancelled = matches!(self.state.phase, Phase::Stopping { why: Why::Cancel, .. });
-                let error = error.context(message).with_kind(ErrorKind::Timeout);
-                let generation = self.state.generation;
-                self.state.phase = Phase::Preparing;
-                self.engine(Event::AttemptStopped { generation, reason: error.to_string() });
-                self.end_with(if cancelled { JobOutcome::Cancelled } else { JobOutcome::Failed }, error);
-            }
-        }
-    }
-
-    fn job_metrics(&self) -> JobMetrics {
-        use std::sync::atomic::Ordering::Relaxed;
-        let mut metrics = JobMetrics { counters: self.counters.all(), ..JobMetrics::default() };
-        for worker in self.fleet.metrics() {
-            metrics.records_in += worker.records_in.load(Relaxed);
-            metrics.records_out += worker.records_out.load(Relaxed);
-            metrics.max_in_flight = metrics.max_in_flight.max(worker.max_in_flight.load(Relaxed));
-        }
-        metrics
-    }
-
-    fn publish(&mut self) {
-        let metrics = self.job_metrics();
-        let statistics = self.coordinator.statistics();
-        if let Some(last) = &statistics.last_completed {
-            self.state.slowest = self.state.slowest.max(last.duration);
-        }
-        let restarts = self.state.job.restarts();
-        self.state.progress.show(
-            self.clock.elapsed(),
-            self.state.job.status(),
-            &metrics,
-            statistics,
-            restarts,
-        );
-        let mut board = self.shared.board.lock();
-        board.status = Some(self.state.job.status());
-        board.restarts = restarts;
-        board.statistics = statistics.clone();
-        board.metrics = metrics;
-        self.shared.changed.notify_all();
-    }
-
-    fn end(mut self) {
-        self.fleet.shutdown(self.settings.cancellation_timeout);
-        self.io.finish();
-        // before anybody learns of the end: the next start may follow at once
-        self.home.release();
-        self.state.progress.clear();
-        let metrics = self.job_metrics();
-        let statistics = self.coordinator.statistics();
-        let result = JobResult {
-            name: self.settings.name.clone(),
-            records_in: metrics.records_in,
-            records_out: metrics.records_out,
-            duration: self.clock.elapsed().saturating_sub(self.state.started),
-            restarts: self.state.job.restarts(),
-            resumed_from: self.state.resumed_from,
-            checkpoints: super::client::CheckpointTotals {
-                completed: statistics.counts.completed,
-                failed: statistics.counts.failed,
-                last_id: statistics.last_completed.as_ref().map(|last| last.id),
-                last_size_bytes: statistics.last_completed.as_ref().map_or(0, |last| last.size_bytes),
-                slowest: self.state.slowest,
-            },
-            counters: metrics.counters.clone(),
-        };
-        tracing::info!(job = %self.settings.name, "{result}");
-        let ended = self
-            .state
-            .result
-            .take()
-            .unwrap_or_else(|| Err(Error::new(ErrorKind::Peer, "the JobManager ended early")));
-        let mut board = self.shared.board.lock();
-        board.status = Some(self.state.job.status());
-        board.statistics = statistics.clone();
-        board.metrics = metrics;
-        board.result = Some(ended.map(|()| result));
-        board.ended = true;
-        drop(board);
-        self.shared.changed.notify_all();
-    }
 }
 
 /// A place where a test may make the JobManager die.
@@ -818,11 +475,4 @@ fn passing(point: &str) {
     if let Err(crash) = crash_point(point) {
         tracing::warn!("{crash}: the JobManager goes on");
     }
-}
-
-/// A random number from 0 to 1.
-fn random_unit() -> f64 {
-    use std::hash::{BuildHasher, Hasher};
-    let bits = std::collections::hash_map::RandomState::new().build_hasher().finish();
-    (bits >> 11) as f64 / (1u64 << 53) as f64
 }

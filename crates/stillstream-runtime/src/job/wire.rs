@@ -321,6 +321,42 @@ mod tests {
     }
 
     #[test]
+    fn state_that_shares_files_between_checkpoints_survives_the_way_in_both_directions() {
+        use stillstream_types::{
+            IncrementalFormat, IncrementalHandle, KeyGroupRange, NamedStream, StreamHandle,
+        };
+        let file = |path: &str| StreamHandle::File { path: path.into(), len: 3 << 30, crc32c: 0xfeed_beef };
+        let state = stillstream_types::OperatorSubtaskState {
+            incremental: vec![IncrementalHandle {
+                range: KeyGroupRange::new(64, 128),
+                format: IncrementalFormat::RocksDb,
+                backend: u64::MAX,
+                meta: StreamHandle::Inline { bytes: [1, 2].as_slice().into() },
+                files: vec![
+                    NamedStream { name: "000007.sst".into(), stream: file("shared/3-1-0-000007-1") },
+                    NamedStream { name: "MANIFEST".into(), stream: file("chk-9/1-0-MANIFEST-2") },
+                ],
+            }],
+            ..Default::default()
+        };
+        let operator = OperatorId::from_uid("a");
+        let snapshot = TaskSnapshot { operators: vec![(operator, state.clone())] };
+        let (checkpoint, subtask, times) = (CheckpointId(9), SubtaskId::new(1, 0), SnapshotTimes::default());
+        let report = Report::Acknowledged { checkpoint, subtask, snapshot: snapshot.clone(), times };
+        match decode_report(encode_report(Generation(1), report, 1 << 20)).unwrap() {
+            Some(Report::Acknowledged { snapshot: found, .. }) => assert_eq!(found, snapshot),
+            other => panic!("{other:?}"),
+        }
+        let restored = RestoredState {
+            checkpoint,
+            location: Some("/elsewhere/chk-9".into()),
+            operators: [(operator, [(SubtaskIndex(3), state)].into())].into(),
+        };
+        let found = decode_restored(&encode_restored(&restored), restored.location.clone()).unwrap();
+        assert_eq!((found.checkpoint, found.operators), (restored.checkpoint, restored.operators));
+    }
+
+    #[test]
     fn an_acknowledgement_above_the_frame_size_is_declined_with_both_numbers() {
         let report = Report::Acknowledged {
             checkpoint: CheckpointId(1),

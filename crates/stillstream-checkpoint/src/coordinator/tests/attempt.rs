@@ -6,7 +6,8 @@ fn a_new_job_claims_the_register_before_its_first_attempt_begins() {
     let record = record(JobOutcome::Running, 1, 8, &[]);
     assert_eq!(bench.on(Event::AttemptRequested), [Command::UpdateRegister { expected: None, record }]);
     let begin = Command::BeginAttempt { generation: Generation(1), restore_from: None };
-    assert_eq!(bench.register_written(), [begin, Command::ListDirectories]);
+    let read = Command::ReadReferences { completed: vec![], retained: vec![] };
+    assert_eq!(bench.register_written(), [begin, Command::ListDirectories, read]);
 }
 
 #[test]
@@ -21,6 +22,7 @@ fn after_a_crash_or_a_failure_an_attempt_begins_from_the_newest_checkpoint_with_
         assert_eq!(bench.register_written()[0], begin);
         assert_eq!(bench.coordinator.statistics().counts.restored, 1);
         bench.generation = Generation(5);
+        assert_eq!(bench.references_read(&[]), [Command::ListShared]);
         bench.on(Event::AttemptStarted { generation: Generation(5), tasks: tasks() });
         bench.trigger(18);
     }

@@ -46,6 +46,7 @@ fn the_final_checkpoint_waits_for_all_sources_and_neither_for_the_pause_nor_for_
     let mut bench = Bench::new(CheckpointConfig { min_pause: SECOND * 90, ..every_ten_seconds() }, None);
     bench.on(Event::AttemptRequested);
     bench.register_written();
+    bench.references_read(&[]);
     bench.generation = Generation(1);
     let mut three = tasks();
     three.push(TaskInfo { id: SubtaskId::new(0, 1), ..three[0].clone() });

@@ -5,6 +5,7 @@ mod acknowledge;
 mod attempt;
 mod complete;
 mod finish;
+mod shared;
 mod trigger;
 
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use super::{CheckpointCoordinator, CoordinatorSetup};
 use crate::cleaner;
 use crate::command::{Command, DiscardTarget};
 use crate::config::CheckpointConfig;
-use crate::event::{AckMetrics, Event, RegisterOutcome, RequestId, WriteOutcome};
+use crate::event::{AckMetrics, Event, References, RegisterOutcome, RequestId, WriteOutcome};
 use crate::failure::FailureReason;
 use crate::plan::{OperatorInfo, TaskInfo};
 
@@ -101,7 +102,22 @@ impl Bench {
             _ => None,
         });
         self.generation = begun.unwrap();
+        if commands.iter().any(|command| matches!(command, Command::ReadReferences { .. })) {
+            self.references_read(&[]);
+        }
         self.on(Event::AttemptStarted { generation: self.generation, tasks: tasks() });
+    }
+
+    /// The metadata of all checkpoints that the register names has been read; these name shared files.
+    fn references_read(&mut self, shared: &[(u64, &[&str])]) -> Vec<Command> {
+        let record = self.coordinator.register().cloned();
+        let named = record.iter().flat_map(|record| record.completed.iter().chain(&record.retained));
+        let files = |id: CheckpointId| {
+            let found = shared.iter().find(|(of, _)| *of == id.0);
+            (id, found.map_or_else(Vec::new, |(_, files)| files.iter().map(|f| (*f).to_owned()).collect()))
+        };
+        let found = named.map(|checkpoint| files(checkpoint.id)).collect();
+        self.on(Event::ReferencesRead { references: References { found, ..References::default() } })
     }
 
     /// Hands an event in; commands that only log or set the alarm are left out.
@@ -192,7 +208,12 @@ fn discarded(commands: &[Command]) -> Vec<DiscardTarget> {
 }
 
 fn directory(id: u64) -> Vec<DiscardTarget> {
-    vec![DiscardTarget::Directory(format!("chk-{id}"))]
+    directory_and(id, &[])
+}
+
+fn directory_and(id: u64, shared: &[&str]) -> Vec<DiscardTarget> {
+    let shared = shared.iter().map(|path| (*path).to_owned()).collect();
+    vec![DiscardTarget::Directory { path: format!("chk-{id}"), shared }]
 }
 
 fn failed_job(commands: &[Command]) -> Option<&str> {

@@ -1,0 +1,78 @@
+//! What clients read of a running job, and the result that it leaves.
+
+use super::*;
+
+impl Manager {
+    pub(super) fn job_metrics(&self) -> JobMetrics {
+        use std::sync::atomic::Ordering::Relaxed;
+        let mut metrics = JobMetrics { counters: self.counters.all(), ..JobMetrics::default() };
+        for worker in self.fleet.metrics() {
+            metrics.records_in += worker.records_in.load(Relaxed);
+            metrics.records_out += worker.records_out.load(Relaxed);
+            metrics.max_in_flight = metrics.max_in_flight.max(worker.max_in_flight.load(Relaxed));
+        }
+        metrics
+    }
+
+    pub(super) fn publish(&mut self) {
+        let metrics = self.job_metrics();
+        let statistics = self.coordinator.statistics();
+        if let Some(last) = &statistics.last_completed {
+            self.state.slowest = self.state.slowest.max(last.duration);
+        }
+        let restarts = self.state.job.restarts();
+        self.state.progress.show(
+            self.clock.elapsed(),
+            self.state.job.status(),
+            &metrics,
+            statistics,
+            restarts,
+        );
+        let mut board = self.shared.board.lock();
+        board.status = Some(self.state.job.status());
+        board.restarts = restarts;
+        board.statistics = statistics.clone();
+        board.metrics = metrics;
+        self.shared.changed.notify_all();
+    }
+
+    pub(super) fn end(mut self) {
+        self.fleet.shutdown(self.settings.cancellation_timeout);
+        self.io.finish();
+        // before anybody learns of the end: the next start may follow at once
+        self.home.release();
+        self.state.progress.clear();
+        let metrics = self.job_metrics();
+        let statistics = self.coordinator.statistics();
+        let result = JobResult {
+            name: self.settings.name.clone(),
+            records_in: metrics.records_in,
+            records_out: metrics.records_out,
+            duration: self.clock.elapsed().saturating_sub(self.state.started),
+            restarts: self.state.job.restarts(),
+            resumed_from: self.state.resumed_from,
+            checkpoints: CheckpointTotals {
+                completed: statistics.counts.completed,
+                failed: statistics.counts.failed,
+                last_id: statistics.last_completed.as_ref().map(|last| last.id),
+                last_size_bytes: statistics.last_completed.as_ref().map_or(0, |last| last.size_bytes),
+                slowest: self.state.slowest,
+            },
+            counters: metrics.counters.clone(),
+        };
+        tracing::info!(job = %self.settings.name, "{result}");
+        let ended = self
+            .state
+            .result
+            .take()
+            .unwrap_or_else(|| Err(Error::new(ErrorKind::Peer, "the JobManager ended early")));
+        let mut board = self.shared.board.lock();
+        board.status = Some(self.state.job.status());
+        board.statistics = statistics.clone();
+        board.metrics = metrics;
+        board.result = Some(ended.map(|()| result));
+        board.ended = true;
+        drop(board);
+        self.shared.changed.notify_all();
+    }
+}
