@@ -121,7 +121,7 @@ impl<K: Key, V: Data> Cells<K, V> {
         match self {
             Self::CopyOnWrite(table) => table.update_batch(hashes, keys, init, f),
             Self::Plain(table) => hashes.iter().enumerate().for_each(|(at, hash)| {
-                keys.with(at, |key| f(at, table.get_or_insert_with(*hash, key, &mut init)));
+                f(at, keys.with(at, |key| table.get_or_insert_with(*hash, key, &mut init)));
             }),
         }
     }

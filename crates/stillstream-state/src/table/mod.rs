@@ -274,7 +274,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
 
     /// Updates the values of a batch of records, in order, loading memory ahead.
     ///
-    /// Record `i` has hash `hashes[i]` and the key that `keys` gives for `i`. A new key gets `init()`; then `f(i, value)`.
+    /// Record `i` has hash `hashes[i]` and the key that `keys` gives for `i`. A new key gets `init()`; then `f(i, value)`, when
+    /// the key is not looked at any more: it may lie in a record that `f` takes.
     /// Batches of some hundred records or more hide most of the waiting for memory.
     #[inline]
     pub fn update_batch(
@@ -333,22 +334,22 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
                     view.prefetch::<K, V>(round, later);
                 }
             }
-            keys.with(i, |key| {
+            let value = keys.with(i, |key| {
                 let (place, tag, entry) = view.locate::<K, V>(hash);
                 // SAFETY: only `&mut self` writes the table's pages
                 let found = unsafe { Form::<K, V>::find(entry.page(), tag, key) };
                 match found {
-                    Ok(spot) if entry.is_own() => {
-                        // SAFETY: the slot is taken, and own pages may be written
-                        let value = unsafe { &mut *Form::<K, V>::value_mut(entry.page(), spot) };
-                        f(i, value);
-                    }
+                    // SAFETY: the slot is taken, and own pages may be written
+                    Ok(spot) if entry.is_own() => unsafe { Form::<K, V>::value_mut(entry.page(), spot) },
                     _ => {
-                        f(i, self.get_or_insert_at(place, tag, key, &mut init));
+                        let value = std::ptr::from_mut(self.get_or_insert_at(place, tag, key, &mut init));
                         view = self.view();
+                        value
                     }
                 }
             });
+            // SAFETY: the value lies in own memory, and the table is not touched before the next record
+            f(i, unsafe { &mut *value });
         }
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
-use stillstream_state::table::KeyAt;
 use stillstream_state::{Data, KeyedStateBackend, KeyedValue, StateError};
 use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
 
 use super::keyed_state::{freeze, open_keyed};
+use super::records::{Keys, Records};
 
 /// What is done with a record and the value of its key.
 pub(crate) trait Step<T, V, U>: Send + Sync + 'static {
@@ -43,27 +43,12 @@ pub(crate) struct KeyedValueOperator<T, S: KeySelector<T>, V, U, F> {
     selector: Arc<S>,
     step: Arc<F>,
     opened: Option<Opened<S::Key, V>>,
-    /// Keys of the batch, where records own memory.
-    keys: Vec<S::Key>,
     types: PhantomData<fn(T) -> U>,
 }
 
 impl<T, S: KeySelector<T>, V, U, F> KeyedValueOperator<T, S, V, U, F> {
     pub fn new(state: Arc<str>, selector: Arc<S>, step: Arc<F>) -> Self {
-        Self { state, selector, step, opened: None, keys: Vec::new(), types: PhantomData }
-    }
-}
-
-/// Finds keys in records that are still all there.
-struct Plain<'a, T, S> {
-    values: &'a [T],
-    selector: &'a S,
-}
-
-impl<T, S: KeySelector<T>> KeyAt<S::Key> for Plain<'_, T, S> {
-    #[inline(always)]
-    fn with<R>(&self, i: usize, f: impl FnOnce(&S::Key) -> R) -> R {
-        self.selector.with_key(&self.values[i], f)
+        Self { state, selector, step, opened: None, types: PhantomData }
     }
 }
 
@@ -85,36 +70,20 @@ impl<T: Data, S: KeySelector<T>, V: Data, U: Data, F: Step<T, V, U>> Operator
         if hashes.len() != values.len() {
             return Err(Error::new(ErrorKind::Plan, "a keyed operator got records without key hashes"));
         }
-        let (step, selector) = (&*self.step, &*self.selector);
+        let step = &*self.step;
         let mut results: Vec<U> = Vec::with_capacity(values.len());
-        let updated = if std::mem::needs_drop::<T>() {
-            // the function takes the record while the table holds its key: the keys are copied, into memory that is reused
-            let keys = &mut self.keys;
-            for (i, record) in values.iter().enumerate() {
-                selector.with_key(record, |key| match keys.get_mut(i) {
-                    Some(place) => place.clone_from(key),
-                    None => keys.push(key.clone()),
-                });
-            }
-            let mut records = values.into_iter();
-            opened.value.update_batch(
-                &hashes,
-                &keys[..],
-                || step.init(),
-                |_, value| results.extend(records.next().map(|record| step.step(value, record))),
-            )
-        } else {
-            let keys = Plain { values: &values, selector };
-            opened.value.update_batch(
-                &hashes,
-                &keys,
-                || step.init(),
-                |i, value| {
-                    // plain data: a copy in registers
-                    results.push(step.step(value, values[i].clone()));
-                },
-            )
-        };
+        let records = Records::new(values);
+        let keys = Keys { records: &records, selector: &*self.selector, chosen: None };
+        let updated = opened.value.update_batch(
+            &hashes,
+            &keys,
+            || step.init(),
+            |i, value| {
+                if let Some(record) = records.take(i, true) {
+                    results.push(step.step(value, record));
+                }
+            },
+        );
         updated.map_err(StateError::into_error)?;
         out.batch(Batch::timed(results, times));
         Ok(())

@@ -4,6 +4,7 @@ pub(crate) mod keyed_process;
 pub(crate) mod keyed_state;
 pub(crate) mod keyed_value;
 pub(crate) mod plain_process;
+pub(crate) mod records;
 pub(crate) mod stateless;
 
 #[cfg(test)]

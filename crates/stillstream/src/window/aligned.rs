@@ -12,8 +12,8 @@ use stillstream_state::{Aggregate, Data, NamespaceWalk, NamespacedValue, StateEr
 use stillstream_types::{CheckpointId, KeyHash, Result, Timestamp};
 
 use super::assigner::Aligned;
-use super::records::{Keys, Records};
 use super::shell::{Emit, Passing, SLICE, Settings, Shell, check_times, not_open};
+use crate::operators::records::{Keys, Records};
 
 /// What is to be done about a window that is due.
 enum Due {

@@ -9,7 +9,6 @@ mod aligned;
 mod assigner;
 mod event_clock;
 mod process;
-mod records;
 #[cfg(test)]
 mod restarts;
 mod session;

@@ -1,4 +1,4 @@
-//! [`Records`]: a batch's records while they are added to windows.
+//! [`Records`]: a batch's records while they are added to state by key.
 
 use std::cell::RefCell;
 
@@ -8,8 +8,7 @@ use stillstream_state::table::KeyAt;
 
 /// Records that can be taken out one by one while their keys are looked at.
 ///
-/// A record that owns nothing is copied, and its key borrowed. Any other is moved out, which the table allows only if it
-/// holds a key of its own; for a key that is computed that costs nothing.
+/// A record that owns nothing is copied, any other moved out. Keys are borrowed from records that are still there.
 pub(crate) enum Records<T> {
     Copied(Vec<T>),
     Moved(RefCell<Vec<Option<T>>>),
@@ -62,15 +61,12 @@ impl<T: Data, S: KeySelector<T>> KeyAt<S::Key> for Keys<'_, T, S> {
         let i = self.at(i);
         match self.records {
             Records::Copied(values) => self.selector.with_key(&values[i], f),
-            Records::Moved(values) => {
-                let key = match &values.borrow()[i] {
-                    Some(value) => self.selector.key(value),
-                    // the table asks for a record's key before the record is added, and windows are filled in the order
-                    // in which the last one of each record comes last
-                    None => unreachable!("the key of a record is asked for after its last use"),
-                };
-                f(&key)
-            }
+            Records::Moved(values) => match &values.borrow()[i] {
+                Some(value) => self.selector.with_key(value, f),
+                // the table asks for a record's key before the record is added, and windows are filled in the order in
+                // which the last one of each record comes last
+                None => unreachable!("the key of a record is asked for after its last use"),
+            },
         }
     }
 }
