@@ -17,6 +17,11 @@ use stillstream::{Error, ErrorKind, Result, ResultExt};
 
 use settings::Settings;
 
+/// Records that own memory are made by one worker and freed by another, which the system's allocator does slowly. All
+/// scenarios use it, raw Timely too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "\
 usage: stillstream-bench run NAME [--keys N] [--measure-ms N] [--records N] [--workers N] [--interval-ms N]
                          [--variant TEXT] [--operators N] [--backend heap] [--dir FOLDER]
