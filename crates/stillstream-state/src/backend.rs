@@ -19,6 +19,9 @@ pub struct BackendOptions {
     /// Whether a checkpoint writes only what changed since the last completed one, where backend and storage can do
     /// that. The default is no.
     pub incremental: bool,
+    /// Whether what is restored was written by this job, below its own directory: then later checkpoints may name the same
+    /// files. The default is no.
+    pub own_snapshot: bool,
     /// The job's key groups.
     pub groups: KeyGroups,
     /// The key groups of this subtask.
@@ -28,7 +31,7 @@ pub struct BackendOptions {
 impl BackendOptions {
     /// Asynchronous snapshots for this range.
     pub fn new(groups: KeyGroups, range: KeyGroupRange) -> Self {
-        Self { asynchronous: true, incremental: false, groups, range }
+        Self { asynchronous: true, incremental: false, own_snapshot: false, groups, range }
     }
 
     /// Whether processing goes on while a snapshot is written.
@@ -39,6 +42,11 @@ impl BackendOptions {
     /// Whether a checkpoint writes only what changed since the last completed one.
     pub fn incremental(self, incremental: bool) -> Self {
         Self { incremental, ..self }
+    }
+
+    /// Whether what is restored was written by this job, below its own directory.
+    pub fn own_snapshot(self, own_snapshot: bool) -> Self {
+        Self { own_snapshot, ..self }
     }
 }
 
@@ -60,7 +68,6 @@ pub struct FrozenCheckpoint(Form);
 
 type WriteOwnForm = dyn FnOnce(&dyn SnapshotStore, &str) -> Result<KeyedSnapshot, StateError> + Send;
 
-#[allow(dead_code, reason = "built by the backends that have a form of their own")]
 enum Form {
     Canonical(FrozenKeyedState),
     Own(Box<WriteOwnForm>),
@@ -83,7 +90,6 @@ impl From<FrozenKeyedState> for FrozenCheckpoint {
 
 impl FrozenCheckpoint {
     /// A snapshot in the backend's own form, which `write` writes.
-    #[allow(dead_code, reason = "built by the backends that have a form of their own")]
     pub(crate) fn own(
         write: impl FnOnce(&dyn SnapshotStore, &str) -> Result<KeyedSnapshot, StateError> + Send + 'static,
     ) -> Self {

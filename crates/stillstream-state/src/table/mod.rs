@@ -18,6 +18,7 @@
 //! | `shared` | the counted box for values that own memory |
 //! | `grow` | splits, merges, and the spill for keys that no split can part |
 //! | `frozen` | images |
+//! | `page_view` | one page of an image, by key groups |
 //!
 //! After the heap backend of Flink with its copy-on-write state map; the directory is Fagin's extendible hashing, the tags and
 //! counters in buckets are F14's.
@@ -26,6 +27,7 @@ mod frozen;
 mod grow;
 mod keys;
 mod layout;
+mod page_view;
 mod places;
 mod pool;
 mod shared;
@@ -42,8 +44,11 @@ use places::Places;
 use pool::{Entry, PAGE_BYTES, Page};
 
 pub use frozen::{Change, Epoch, FrozenTable};
+pub(crate) use page_view::{Entries, PageView};
+
 pub use keys::{KeyAt, KeysBy, KeysIn};
 pub use places::Span;
+pub(crate) use places::place_mask;
 pub use pool::PagePool;
 
 /// What a table's key must be. Implemented for every such type, so for every [`Key`](crate::Key).

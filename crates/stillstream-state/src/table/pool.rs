@@ -152,6 +152,20 @@ impl Page {
         }
     }
 
+    /// Adds a snapshot that shares what another one holds: a part cut off it.
+    ///
+    /// # Safety
+    /// The caller pinned the page and has not unpinned it.
+    pub(super) unsafe fn pin_again(self) {
+        // SAFETY: a snapshot keeps the pool alive. Relaxed: the page reaches other threads with the part. The count is not 0,
+        // so the table adds atomically too.
+        let before = unsafe { self.pins() }.fetch_add(1, Ordering::Relaxed);
+        assert!(
+            before & !ORPHAN < ORPHAN - 1,
+            "more than 32766 parts of snapshots of one table are held; drop those not needed"
+        );
+    }
+
     /// Takes a snapshot away; true: the page is the caller's now, to be emptied and given back.
     ///
     /// # Safety

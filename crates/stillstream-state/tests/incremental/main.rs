@@ -1,0 +1,5 @@
+//! Incremental checkpoints of the heap backend.
+
+mod bytes;
+mod model;
+mod store;
