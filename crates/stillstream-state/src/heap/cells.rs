@@ -93,7 +93,8 @@ impl<K: Key, V: Data> Cells<K, V> {
                 Freezing::Canonical => Box::new(FrozenCells::canonical(table.freeze())),
                 Freezing::Checkpoint(freeze) => {
                     // a table that was not there at the base has no mark of it: all its pages are changes
-                    let epoch = |base| marks.iter().find(|mark| mark.0 == base).map_or(Epoch::START, |mark| mark.1);
+                    let epoch =
+                        |base| marks.iter().find(|mark| mark.0 == base).map_or(Epoch::START, |mark| mark.1);
                     let since = freeze.since().map(epoch);
                     let frozen = match since {
                         Some(epoch) => table.freeze_since(epoch),

@@ -7,7 +7,8 @@
 //! - the changes have grown to the size of the image: so restoring reads, and storage keeps, at most about twice the state, and
 //!   what is written in the long run is at most twice the changes;
 //! - there are [`MOST_FILES`] files: a restore opens each of them, and looks each old entry up in each newer file;
-//! - an image is on its way of which nobody has said whether it was completed: if it was, the files of the older chain may be gone.
+//! - a checkpoint is on its way that does not name the files of the older chain, an image for one: if it was completed and the
+//!   notice lost, those files are gone.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -51,11 +52,19 @@ type Slot = Arc<Mutex<Option<Written>>>;
 struct Pending {
     id: CheckpointId,
     serial: u64,
-    full: bool,
+    /// The files that it names beside its own; empty for an image.
+    older: Option<Arc<ChainMeta>>,
     written: Slot,
 }
 
-/// What the next changes are told from.
+impl Pending {
+    /// Whether it names all files of a base: the base then outlives its completion.
+    fn keeps(&self, base: &Base) -> bool {
+        self.older.as_ref().is_some_and(|older| base.written.chain.begins(older))
+    }
+}
+
+/// A completed checkpoint that changes may be told from.
 #[derive(Debug)]
 struct Base {
     serial: u64,
@@ -71,7 +80,9 @@ pub(super) struct Chain {
     /// Of the last freeze; 0 is what was restored.
     serial: u64,
     pending: Vec<Pending>,
-    base: Option<Base>,
+    /// The last completed one, and older ones whose files it names: as long as checkpoints are on their way, an older one may
+    /// be the newest whose files all of them name.
+    bases: Vec<Base>,
     /// A store that shares nothing was given changes, which are worth nothing by themselves.
     unshared: Arc<AtomicBool>,
 }
@@ -153,7 +164,8 @@ impl ChainFreeze {
         let runs = self.runs.into_iter().map(|(key, tracking, whole)| (key, tracking.finish(whole)));
         let digests = Arc::new(Digests { runs: runs.collect(), complete });
         let incremental = vec![chain.handle(self.backend, range, meta)];
-        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Written { chain: chain.into(), digests });
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Written { chain: chain.into(), digests });
         Ok(KeyedSnapshot { keyed: Vec::new(), incremental })
     }
 }
@@ -162,24 +174,31 @@ impl Chain {
     pub fn new() -> Self {
         // hash maps' keys are the only random numbers without a source of them; two backends must not have the same
         let random = || RandomState::new().hash_one(0);
-        Self { backend: random(), seed: random(), serial: 0, pending: Vec::new(), base: None, unshared: Arc::default() }
+        Self {
+            backend: random(),
+            seed: random(),
+            serial: 0,
+            pending: Vec::new(),
+            bases: Vec::new(),
+            unshared: Arc::default(),
+        }
     }
 
     /// The chain goes on from what was restored: tables are now as its end has them.
     pub fn restored(&mut self, handle: &IncrementalHandle, chain: ChainMeta) {
         self.backend = handle.backend;
         let digests = Arc::default();
-        self.base = Some(Base { serial: 0, written: Written { chain: chain.into(), digests } });
+        self.bases = vec![Base { serial: 0, written: Written { chain: chain.into(), digests } }];
     }
 
     /// The number under which tables are marked that hold what was restored, as long as nothing was frozen since.
     pub fn restored_serial(&self) -> Option<u64> {
-        (self.serial == 0).then(|| self.base.as_ref().map(|base| base.serial))?
+        (self.serial == 0).then(|| self.bases.first().map(|base| base.serial))?
     }
 
     /// State came from elsewhere: no older file tells it.
     pub fn break_off(&mut self) {
-        self.base = None;
+        self.bases.clear();
         self.pending.clear();
     }
 
@@ -187,21 +206,26 @@ impl Chain {
     pub fn freeze(&mut self, id: CheckpointId) -> ChainFreeze {
         self.serial += 1;
         if self.unshared.swap(false, Ordering::Relaxed) {
-            self.base = None;
+            self.bases.clear();
         }
-        let base = self.base.as_ref().filter(|base| {
+        let stays = |base: &&Base| self.pending.iter().all(|pending| pending.keeps(base));
+        let base = self.bases.iter().rfind(stays).filter(|base| {
             let (image, changes) = base.written.chain.bytes();
-            let image_on_its_way = self.pending.iter().any(|pending| pending.full);
-            changes < image && base.written.chain.files.len() < MOST_FILES && !image_on_its_way
+            changes < image && base.written.chain.files.len() < MOST_FILES
         });
         let base = base.map(|base| (base.serial, base.written.clone()));
         let slot = Slot::default();
-        let (serial, full, written) = (self.serial, base.is_none(), slot.clone());
-        self.pending.push(Pending { id, serial, full, written });
-        if self.pending.len() > MOST_PENDING && self.pending.remove(0).full {
-            self.base = None;
+        let older = base.as_ref().map(|(_, base)| base.chain.clone());
+        if self.pending.is_empty() {
+            // the next ones name the files of the last base or an image is on its way
+            self.bases.drain(..self.bases.len().saturating_sub(1));
         }
-        let oldest = self.base.as_ref().map(|base| base.serial).or(self.pending.first().map(|p| p.serial));
+        self.pending.push(Pending { id, serial: self.serial, older, written: slot.clone() });
+        if self.pending.len() > MOST_PENDING {
+            let forgotten = self.pending.remove(0);
+            self.bases.retain(|base| forgotten.keeps(base));
+        }
+        let oldest = self.bases.first().map(|base| base.serial).or(self.pending.first().map(|p| p.serial));
         ChainFreeze {
             id,
             backend: self.backend,
@@ -219,11 +243,13 @@ impl Chain {
     pub fn completed(&mut self, id: CheckpointId) {
         let Some(at) = self.pending.iter().position(|pending| pending.id == id) else { return };
         // what is older was overtaken
-        let pending = self.pending.drain(..=at).next_back();
-        self.base = pending.and_then(|pending| {
-            let written = pending.written.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-            Some(Base { serial: pending.serial, written })
-        });
+        let Some(pending) = self.pending.drain(..=at).next_back() else { return };
+        self.bases.retain(|base| pending.keeps(base));
+        let written = pending.written.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match written {
+            Some(written) => self.bases.push(Base { serial: pending.serial, written }),
+            None => self.bases.clear(),
+        }
     }
 
     /// Checkpoint `id` was given up.

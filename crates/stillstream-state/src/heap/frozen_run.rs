@@ -62,8 +62,9 @@ impl<K: Key, V: Data> FrozenCells<K, V> {
                 });
                 count
             }),
-            false => entries
-                .for_each(|cell, key, value| out.entry(group, |bytes| one(cell, key, value, bytes))),
+            false => {
+                entries.for_each(|cell, key, value| out.entry(group, |bytes| one(cell, key, value, bytes)))
+            }
         }
     }
 
@@ -175,7 +176,8 @@ impl<K: Key, V: Data> FrozenRun for FrozenCells<K, V> {
 
     fn cut(self: Box<Self>, bounds: &[u16]) -> Vec<Box<dyn FrozenRun>> {
         let Self { table, tracking, delta } = *self;
-        let part = |table| -> Box<dyn FrozenRun> { Box::new(Self { table, tracking: tracking.clone(), delta }) };
+        let part =
+            |table| -> Box<dyn FrozenRun> { Box::new(Self { table, tracking: tracking.clone(), delta }) };
         table.cut(bounds).into_iter().map(part).collect()
     }
 

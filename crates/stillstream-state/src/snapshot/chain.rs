@@ -4,8 +4,8 @@ use std::io::Write;
 
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{
-    IncrementalFormat, IncrementalHandle, KeyGroup, KeyGroupRange, KeyGroupSection, KeyedStateHandle, NamedStream,
-    StreamHandle,
+    IncrementalFormat, IncrementalHandle, KeyGroup, KeyGroupRange, KeyGroupSection, KeyedStateHandle,
+    NamedStream, StreamHandle,
 };
 
 use super::header::read_versioned;
@@ -81,6 +81,13 @@ impl ChainMeta {
         })
     }
 
+    /// Whether another chain has all its files and perhaps more.
+    pub fn begins(&self, other: &Self) -> bool {
+        let names = self.files.iter().map(|file| &file.name);
+        other.files.len() >= self.files.len()
+            && names.eq(other.files.iter().map(|file| &file.name).take(self.files.len()))
+    }
+
     /// Bytes of the image, and of the changes after it.
     pub fn bytes(&self) -> (u64, u64) {
         let mut lens = self.files.iter().map(|file| file.handle.stream.len());
@@ -92,7 +99,13 @@ impl ChainMeta {
         let files = self.files.iter();
         let files =
             files.map(|file| NamedStream { name: file.name.clone(), stream: file.handle.stream.clone() });
-        IncrementalHandle { range, format: IncrementalFormat::HeapChain, backend, meta, files: files.collect() }
+        IncrementalHandle {
+            range,
+            format: IncrementalFormat::HeapChain,
+            backend,
+            meta,
+            files: files.collect(),
+        }
     }
 }
 

@@ -60,8 +60,8 @@ pub(super) fn read_chain(
     }
     let (Some(newest), Some(last)) = (headers.last(), meta.files.last()) else { return Ok(Vec::new()) };
     let live = &newest.header.states;
-    let namespaces: Vec<Option<HashSet<&Vec<u8>>>> =
-        newest.states.iter().map(|state| Some(state.namespaces.as_ref()?.iter().collect())).collect();
+    // the namespaces that all newer files name: one that is missing in any of them was gone then
+    let mut alive: Vec<Option<HashSet<&[u8]>>> = vec![None; live.len()];
     let mut covers: HashMap<Place, Cover> = HashMap::new();
     let mut ended = vec![false; live.len()];
     let mut found: Vec<Vec<Chunk>> = vec![Vec::new(); live.len()];
@@ -78,7 +78,7 @@ pub(super) fn read_chain(
                     false => Some(chunk.take_front(Record::BYTES, Record::decode)?),
                 };
                 let namespace = live[state].namespace_of(chunk.payload())?.to_vec();
-                if namespaces[state].as_ref().is_some_and(|all| !all.contains(&namespace)) {
+                if alive[state].as_ref().is_some_and(|all| !all.contains(&namespace[..])) {
                     return Ok(());
                 }
                 let place = (state, chunk.group, namespace);
@@ -99,8 +99,16 @@ pub(super) fn read_chain(
             return Err(wrong);
         }
         layers.into_iter().for_each(|(place, layer)| covers.entry(place).or_default().push(layer));
-        for (state, _) in states.iter().zip(&header.states).filter(|(_, of)| of.whole) {
-            state.iter().for_each(|state| ended[*state] = true);
+        for (state, ended) in ended.iter_mut().enumerate() {
+            let held = states.iter().position(|known| *known == Some(state)).map(|at| &header.states[at]);
+            // one that a file does not name was gone then
+            *ended |= held.is_none_or(|held| held.whole);
+            if let Some(named) = held.and_then(|held| held.namespaces.as_ref()) {
+                let newer = alive[state].take();
+                let named = named.iter().map(Vec::as_slice);
+                alive[state] =
+                    Some(named.filter(|name| newer.as_ref().is_none_or(|all| all.contains(name))).collect());
+            }
         }
     }
     let path: Arc<str> = path_of(&last.handle).into();

@@ -43,9 +43,10 @@ impl DeltaHeader {
         let not = "it is not a file of changes to keyed state of Stillstream";
         read_versioned(bytes, MAGIC, VERSION, not, path, |input| {
             let header = Header::decode(input)?;
-            let states = header.states.iter().map(|_| {
-                Ok(DeltaState { whole: bool::decode(input)?, namespaces: Option::decode(input)? })
-            });
+            let states = header
+                .states
+                .iter()
+                .map(|_| Ok(DeltaState { whole: bool::decode(input)?, namespaces: Option::decode(input)? }));
             let states = states.collect::<Result<_, DecodeError>>()?;
             Ok(Self { header, states })
         })

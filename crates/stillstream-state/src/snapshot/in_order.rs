@@ -158,7 +158,10 @@ pub(super) fn encode_in_order(
                 // fewer will do; without any, nobody would encode
                 Err(_) if n > 0 => break,
                 Err(source) => {
-                    return Err(StateError::Io { what: "starting a thread that encodes a snapshot".into(), source });
+                    return Err(StateError::Io {
+                        what: "starting a thread that encodes a snapshot".into(),
+                        source,
+                    });
                 }
             }
         }

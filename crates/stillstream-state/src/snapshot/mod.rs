@@ -15,9 +15,9 @@ pub use inspect::{KeyedStateContents, StateContents, inspect};
 pub use read::RestoredKeyedState;
 pub use write::FrozenKeyedState;
 
-pub(crate) use header::Header;
-pub(crate) use read::Chunk;
 pub(crate) use chain::{ChainMeta, write_chain};
 pub(crate) use delta::{DeltaHeader, DeltaState, Record};
+pub(crate) use header::Header;
+pub(crate) use read::Chunk;
 pub(crate) use run::{FrozenRun, RunWriter, Weights};
 pub(crate) use units::Run;

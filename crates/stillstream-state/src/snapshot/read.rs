@@ -160,7 +160,9 @@ impl FrozenRun for Carried {
     }
 
     fn weigh(&self, weights: &mut Weights) {
-        self.0.iter().for_each(|chunk| weights.add(KeyGroupRange::new(chunk.group.0, chunk.group.0 + 1), chunk.payload().len()));
+        self.0.iter().for_each(|chunk| {
+            weights.add(KeyGroupRange::new(chunk.group.0, chunk.group.0 + 1), chunk.payload().len())
+        });
     }
 
     fn cut(self: Box<Self>, bounds: &[u16]) -> Vec<Box<dyn FrozenRun>> {

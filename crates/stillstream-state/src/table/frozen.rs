@@ -201,8 +201,9 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
     pub fn for_each_change(&self, mut f: impl FnMut(Change<'_, K, V>)) {
         for &pinned in &self.pages[self.at..] {
             f(Change::Range(self.places.span(pinned.place, pinned.entry.depth())));
-            PageView::new(self, pinned)
-                .for_each_in_group_order(&mut |group, key: &K, value: &V| f(Change::Entry(group, key, value)));
+            PageView::new(self, pinned).for_each_in_group_order(&mut |group, key: &K, value: &V| {
+                f(Change::Entry(group, key, value))
+            });
         }
     }
 

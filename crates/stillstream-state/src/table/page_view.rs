@@ -83,7 +83,8 @@ impl<'a, K: TableKey, V: TableValue> PageView<'a, K, V> {
         let places = self.frozen.places;
         // SAFETY: the image pins the page, so nobody writes it; slots given to the closure are taken, and what they hold stays
         // while the image is borrowed
-        let entry = |spot: Spot| unsafe { (&*Form::<K, V>::key(page, spot), &*Form::<K, V>::value(page, spot)) };
+        let entry =
+            |spot: Spot| unsafe { (&*Form::<K, V>::key(page, spot), &*Form::<K, V>::value(page, spot)) };
         let one = self.has_one_group();
         let first = self.span.groups.start;
         let mut put = |group: KeyGroup, tag: u32, key: &'a K, value: &'a V| {

@@ -58,7 +58,9 @@ fn one_percent_of_changed_keys_costs_a_few_percent_of_the_bytes() -> Result<(), 
     let single = files(&job.checkpoint()?)[3];
     job.backend.state_sizes();
     let none = files(&job.checkpoint()?)[4];
-    println!("image {image}, 1 % scattered {scattered}, 1 % clustered {clustered}, one key {single}, none {none}");
+    println!(
+        "image {image}, 1 % scattered {scattered}, 1 % clustered {clustered}, one key {single}, none {none}"
+    );
     assert!(image > keys * 16 && image < keys * 16 + 100_000);
     assert!(scattered < image / 16, "{scattered} of {image}");
     assert!(clustered < image / 75, "{clustered} of {image}");
