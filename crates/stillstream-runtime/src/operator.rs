@@ -180,10 +180,14 @@ pub struct OpenContext {
     pub restored: Option<OperatorSubtaskState>,
     /// The checkpoint that the state comes from.
     pub restored_checkpoint: Option<CheckpointId>,
+    /// Whether that checkpoint is one of this job's own, in its own directory: later ones may name its files.
+    pub restored_own: bool,
     /// Reads the restored state.
     pub store: Arc<dyn SnapshotStore>,
     /// Whether heap state is copied on write while a snapshot is written (`false`: serialized in the synchronous part).
     pub asynchronous_snapshots: bool,
+    /// Whether checkpoints of keyed state leave out what did not change, where backend and storage can do that.
+    pub incremental_checkpoints: bool,
     /// Whether the job takes checkpoints; without them a sink commits when it finishes.
     pub checkpointing: bool,
     /// Grows with every attempt to run the job, in all processes: makes names of temporary files unique.
@@ -232,8 +236,10 @@ impl OpenContext {
             key_groups,
             restored: None,
             restored_checkpoint: None,
+            restored_own: false,
             store,
             asynchronous_snapshots: true,
+            incremental_checkpoints: false,
             checkpointing: true,
             generation: 1,
             clock,

@@ -36,6 +36,7 @@ pub(crate) struct WorkerSettings {
     pub alignment: Alignment,
     pub checkpointing: bool,
     pub asynchronous_snapshots: bool,
+    pub incremental_checkpoints: bool,
     pub records_in_flight: u64,
     pub budget: usize,
 }
@@ -116,8 +117,10 @@ fn open_chain(
             key_groups: operator.key_groups,
             restored: restored(&operator.id),
             restored_checkpoint: spec.restored.as_ref().map(|restored| restored.checkpoint),
+            restored_own: spec.restored.as_ref().is_some_and(|restored| restored.location.is_none()),
             store: store.clone(),
             asynchronous_snapshots: context.settings.asynchronous_snapshots,
+            incremental_checkpoints: context.settings.incremental_checkpoints,
             checkpointing: context.settings.checkpointing,
             generation: spec.generation.0,
             clock: context.clock.clone(),

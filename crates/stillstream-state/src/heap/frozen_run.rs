@@ -24,10 +24,12 @@ pub(super) struct FrozenCells<K, V> {
 
 impl<K: Key, V: Data> FrozenCells<K, V> {
     pub fn canonical(table: FrozenTable<K, V>) -> Self {
+        table.expect_copies();
         Self { table, tracking: None, delta: false }
     }
 
     pub fn tracked(table: FrozenTable<K, V>, tracking: Arc<Tracking>, delta: bool) -> Self {
+        table.expect_copies();
         Self { table, tracking: Some(tracking), delta }
     }
 

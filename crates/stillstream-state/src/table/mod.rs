@@ -13,7 +13,9 @@
 //! | module | what is inside |
 //! |---|---|
 //! | `places` | from hashes to places in the directory |
-//! | `pool` | memory of pages, and the protocol of pins |
+//! | `pool` | memory of pages |
+//! | `pins` | the protocol of pins: who may touch a page, and who frees it |
+//! | `spare` | pages made present ahead of the worker |
 //! | `layout` | how entries lie in a page, by the types of key and value |
 //! | `shared` | the counted box for values that own memory |
 //! | `grow` | splits, merges, and the spill for keys that no split can part |
@@ -28,9 +30,11 @@ mod grow;
 mod keys;
 mod layout;
 mod page_view;
+mod pins;
 mod places;
 mod pool;
 mod shared;
+mod spare;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -56,7 +56,6 @@ fn one_percent_of_changed_keys_costs_a_few_percent_of_the_bytes() -> Result<(), 
     let clustered = files(&job.checkpoint()?)[2];
     job.add(5)?;
     let single = files(&job.checkpoint()?)[3];
-    job.backend.state_sizes();
     let none = files(&job.checkpoint()?)[4];
     println!(
         "image {image}, 1 % scattered {scattered}, 1 % clustered {clustered}, one key {single}, none {none}"

@@ -127,7 +127,7 @@ impl Running {
 
     /// What is inside; empties the timers.
     fn contents(self, into: &mut Model) {
-        self.sums.for_each(|key, sum| drop(into.sums.insert(*key, *sum))).unwrap();
+        self.sums.for_each(|key, sum| assert_eq!(into.sums.insert(*key, *sum), None)).unwrap();
         for window in self.windows.namespaces().unwrap() {
             let (mut walk, mut entries) = (self.windows.read_namespace(window).unwrap(), Vec::new());
             while walk.next_slice(500, &mut entries).unwrap() {}
