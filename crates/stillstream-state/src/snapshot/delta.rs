@@ -68,7 +68,7 @@ impl Record {
     pub const BYTES: usize = 25;
 
     pub fn covers(&self, bits: u64) -> bool {
-        let cell = (bits & 0xffff) * self.cells as u64 >> 16;
+        let cell = ((bits & 0xffff) * self.cells as u64) >> 16;
         (self.from..=self.to).contains(&bits) && self.mask >> (cell & 63) & 1 == 1
     }
 
