@@ -184,6 +184,8 @@ pub struct OpenContext {
     pub store: Arc<dyn SnapshotStore>,
     /// Whether heap state is copied on write while a snapshot is written (`false`: serialized in the synchronous part).
     pub asynchronous_snapshots: bool,
+    /// Whether checkpoints of keyed state leave out what did not change, where backend and storage can do that.
+    pub incremental_checkpoints: bool,
     /// Whether the job takes checkpoints; without them a sink commits when it finishes.
     pub checkpointing: bool,
     /// Grows with every attempt to run the job, in all processes: makes names of temporary files unique.
@@ -234,6 +236,7 @@ impl OpenContext {
             restored_checkpoint: None,
             store,
             asynchronous_snapshots: true,
+            incremental_checkpoints: false,
             checkpointing: true,
             generation: 1,
             clock,

@@ -36,6 +36,7 @@ pub(crate) struct WorkerSettings {
     pub alignment: Alignment,
     pub checkpointing: bool,
     pub asynchronous_snapshots: bool,
+    pub incremental_checkpoints: bool,
     pub records_in_flight: u64,
     pub budget: usize,
 }
@@ -118,6 +119,7 @@ fn open_chain(
             restored_checkpoint: spec.restored.as_ref().map(|restored| restored.checkpoint),
             store: store.clone(),
             asynchronous_snapshots: context.settings.asynchronous_snapshots,
+            incremental_checkpoints: context.settings.incremental_checkpoints,
             checkpointing: context.settings.checkpointing,
             generation: spec.generation.0,
             clock: context.clock.clone(),

@@ -60,7 +60,6 @@ pub struct FrozenCheckpoint(Form);
 
 type WriteOwnForm = dyn FnOnce(&dyn SnapshotStore, &str) -> Result<KeyedSnapshot, StateError> + Send;
 
-#[allow(dead_code, reason = "built by the backends that have a form of their own")]
 enum Form {
     Canonical(FrozenKeyedState),
     Own(Box<WriteOwnForm>),
@@ -83,7 +82,6 @@ impl From<FrozenKeyedState> for FrozenCheckpoint {
 
 impl FrozenCheckpoint {
     /// A snapshot in the backend's own form, which `write` writes.
-    #[allow(dead_code, reason = "built by the backends that have a form of their own")]
     pub(crate) fn own(
         write: impl FnOnce(&dyn SnapshotStore, &str) -> Result<KeyedSnapshot, StateError> + Send + 'static,
     ) -> Self {

@@ -56,6 +56,20 @@ impl StateMeta {
         }
     }
 
+    /// Whether it is the state of a timer service: its entries hold time, key and namespace.
+    pub(crate) fn is_timers(&self) -> bool {
+        matches!(self.kind, StateKind::EventTimers | StateKind::ProcessingTimers)
+    }
+
+    /// The namespace at the front of a chunk; nothing for a state without namespaces.
+    pub(crate) fn namespace_of<'a>(&self, payload: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+        let mut rest = payload;
+        if !self.is_timers() {
+            self.namespace.skip(&mut rest)?;
+        }
+        Ok(&payload[..payload.len() - rest.len()])
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.name.encode(out);
         out.push(match self.kind {

@@ -63,6 +63,7 @@ pub(crate) fn job_settings(
             Duration::ZERO => FOREVER,
             timeout => timeout.min(FOREVER),
         },
+        incremental_checkpoints: config.get(o::INCREMENTAL_CHECKPOINTS),
         inline_threshold: config.get(o::DATA_INLINE_THRESHOLD).bytes(),
         frame_size: config.get(o::RPC_FRAME_SIZE).bytes(),
         progress: match config.get(o::PROGRESS) {

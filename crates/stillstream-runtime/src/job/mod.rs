@@ -111,6 +111,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         },
         checkpointing: settings.checkpoint.interval.is_some(),
         asynchronous_snapshots: settings.backend.asynchronous(),
+        incremental_checkpoints: settings.incremental_checkpoints,
         records_in_flight: settings.records_in_flight,
         budget: settings.budget.max(1),
     }

@@ -3,6 +3,21 @@
 use super::{Data, DecodeError, Field, Schema};
 
 impl Schema {
+    /// Whether [`skip`](Self::skip) knows the form of all its parts.
+    pub(crate) fn can_skip(&self) -> bool {
+        match self {
+            Self::Primitive(name) => skip_primitive(name, &mut &[0; 16][..]).is_ok(),
+            Self::Struct { fields, .. } => fields.iter().all(|field| field.schema.can_skip()),
+            Self::Enum { variants, .. } => {
+                variants.iter().flat_map(|(_, fields)| fields).all(|field| field.schema.can_skip())
+            }
+            Self::Option(inner) | Self::List(inner) | Self::Array(inner, _) => inner.can_skip(),
+            Self::Map(key, value) => key.can_skip() && value.can_skip(),
+            Self::Tuple(parts) => parts.iter().all(Self::can_skip),
+            Self::Opaque(_) => true,
+        }
+    }
+
     /// Moves `input` past one value that was written with this schema.
     pub fn skip(&self, input: &mut &[u8]) -> Result<(), DecodeError> {
         match self {

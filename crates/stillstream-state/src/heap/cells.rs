@@ -4,24 +4,30 @@ use std::collections::VecDeque;
 
 use stillstream_types::{KeyGroups, KeyHash};
 
+use super::chain::Freezing;
+use super::frozen_run::FrozenCells;
 use super::plain::PlainTable;
 use crate::backend::BackendOptions;
 use crate::data::{DecodeError, Schema};
-use crate::snapshot::{FrozenRun, RunWriter};
-use crate::table::{FrozenTable, KeyAt, Table};
+use crate::snapshot::FrozenRun;
+use crate::table::{Epoch, FrozenTable, KeyAt, Table};
 use crate::{Data, Key};
 
 /// Asynchronous snapshots freeze a copy-on-write table; synchronous ones encode a plain map on the spot.
 #[derive(Debug)]
 pub(crate) enum Cells<K, V> {
-    CopyOnWrite(Table<K, V>),
+    CopyOnWrite {
+        table: Table<K, V>,
+        /// The epochs at which checkpoints froze the table, by their serial numbers, as far back as they may be asked for.
+        marks: Vec<(u64, Epoch)>,
+    },
     Plain(PlainTable<K, V>),
 }
 
 macro_rules! both {
     ($self:expr, $table:ident => $call:expr) => {
         match $self {
-            Cells::CopyOnWrite($table) => $call,
+            Cells::CopyOnWrite { table: $table, .. } => $call,
             Cells::Plain($table) => $call,
         }
     };
@@ -30,7 +36,7 @@ macro_rules! both {
 impl<K: Key, V: Data> Cells<K, V> {
     pub fn new(options: &BackendOptions) -> Self {
         match options.asynchronous {
-            true => Self::CopyOnWrite(Table::new(options.range)),
+            true => Self::CopyOnWrite { table: Table::new(options.range), marks: Vec::new() },
             false => Self::Plain(PlainTable::new()),
         }
     }
@@ -66,13 +72,13 @@ impl<K: Key, V: Data> Cells<K, V> {
 
     #[inline(always)]
     pub fn prefetch(&self, hash: KeyHash) {
-        if let Self::CopyOnWrite(table) = self {
+        if let Self::CopyOnWrite { table, .. } = self {
             table.prefetch(hash);
         }
     }
 
     pub fn prefetch_group(&self, hashes: &[KeyHash], at: usize) {
-        if let Self::CopyOnWrite(table) = self {
+        if let Self::CopyOnWrite { table, .. } = self {
             table.prefetch_group(hashes, at);
         }
     }
@@ -85,11 +91,35 @@ impl<K: Key, V: Data> Cells<K, V> {
         both!(self, table => table.memory_bytes())
     }
 
-    /// The synchronous part of a snapshot.
-    pub fn freeze(&mut self, namespace: &[u8]) -> Box<dyn FrozenRun> {
+    /// The synchronous part of a snapshot of the state `name`.
+    pub fn freeze(&mut self, name: &str, namespace: &[u8], how: &mut Freezing<'_>) -> Box<dyn FrozenRun> {
         match self {
-            Self::CopyOnWrite(table) => Box::new(Frozen(table.freeze())),
             Self::Plain(table) => table.freeze(namespace),
+            Self::CopyOnWrite { table, marks } => match how {
+                Freezing::Canonical => Box::new(FrozenCells::canonical(table.freeze())),
+                Freezing::Checkpoint(freeze) => {
+                    // a table that was not there at the base has no mark of it: all its pages are changes
+                    let epoch =
+                        |base| marks.iter().find(|mark| mark.0 == base).map_or(Epoch::START, |mark| mark.1);
+                    let since = freeze.since().map(epoch);
+                    let frozen = match since {
+                        Some(epoch) => table.freeze_since(epoch),
+                        None => table.freeze(),
+                    };
+                    marks.retain(|mark| mark.0 >= freeze.oldest());
+                    marks.push((freeze.serial(), frozen.epoch()));
+                    let whole = since.is_none_or(|epoch| epoch == Epoch::START);
+                    let tracking = freeze.track(name, namespace, whole);
+                    Box::new(FrozenCells::tracked(frozen, tracking, since.is_some()))
+                }
+            },
+        }
+    }
+
+    /// Notes that the table is now as checkpoint `serial` has it.
+    pub fn mark(&mut self, serial: u64) {
+        if let Self::CopyOnWrite { table, marks } = self {
+            marks.push((serial, table.mark()));
         }
     }
 
@@ -98,7 +128,7 @@ impl<K: Key, V: Data> Cells<K, V> {
         // so many keys can be copied within an operator's time slice
         const PART: usize = 4096;
         match self {
-            Self::CopyOnWrite(table) => {
+            Self::CopyOnWrite { table, .. } => {
                 let parts = table.len() / PART + 1;
                 Keys { parts: table.freeze().parts(parts).into(), plain: Vec::new() }
             }
@@ -119,7 +149,7 @@ impl<K: Key, V: Data> Cells<K, V> {
         mut f: impl FnMut(usize, &mut V),
     ) {
         match self {
-            Self::CopyOnWrite(table) => table.update_batch(hashes, keys, init, f),
+            Self::CopyOnWrite { table, .. } => table.update_batch(hashes, keys, init, f),
             Self::Plain(table) => hashes.iter().enumerate().for_each(|(at, hash)| {
                 f(at, keys.with(at, |key| table.get_or_insert_with(*hash, key, &mut init)));
             }),
@@ -151,23 +181,6 @@ impl<K: Key, V: Data> Keys<K, V> {
     /// How many keys are left.
     pub fn len(&self) -> usize {
         self.parts.iter().map(FrozenTable::len).sum::<usize>() + self.plain.len()
-    }
-}
-
-struct Frozen<K, V>(FrozenTable<K, V>);
-
-impl<K: Key, V: Data> FrozenRun for Frozen<K, V> {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn write(self: Box<Self>, out: &mut RunWriter<'_>) {
-        self.0.into_group_order(|group, key, value| {
-            out.entry(group, |bytes| {
-                key.encode(bytes);
-                value.encode(bytes);
-            });
-        });
     }
 }
 

@@ -7,6 +7,7 @@ use stillstream_types::{KeyGroups, KeyHash};
 
 use super::HeapState;
 use super::cells::{Cells, read_entry};
+use super::chain::Freezing;
 use crate::StateError;
 use crate::backend::BackendOptions;
 use crate::data::{Data, DecodeError, Key, Schema};
@@ -49,19 +50,26 @@ impl<K: Key, V: Data> KeyedTable<K, V> {
 }
 
 impl<K: Key, V: Data> HeapState for KeyedTable<K, V> {
-    fn freeze(&self, state: u16, runs: &mut Vec<Run>) -> Result<(), StateError> {
-        let mut cells = self.cells_mut()?;
-        if cells.len() > 0 {
-            runs.push(Run { state, namespace: Vec::new(), entries: cells.freeze(&[]) });
+    fn freeze(&self, state: u16, how: &mut Freezing<'_>, runs: &mut Vec<Run>) -> Result<(), StateError> {
+        let entries = self.cells_mut()?.freeze(&self.name, &[], how);
+        // one without entries may be a change
+        if !entries.is_blank() {
+            runs.push(Run { state, namespace: Vec::new(), entries });
         }
         Ok(())
+    }
+
+    fn mark(&self, serial: u64) {
+        self.cells.borrow_mut().mark(serial);
     }
 
     fn load(&self, chunk: &Chunk, migrate: Option<&Schema>) -> Result<(), DecodeError> {
         let mut cells = self.cells.borrow_mut();
         chunk.decode(|(), input| {
             let (hash, key, value) = read_entry(chunk.group, self.groups, migrate, input)?;
-            cells.insert(hash, &key, value);
+            if !chunk.is_void(hash) {
+                cells.insert(hash, &key, value);
+            }
             Ok(())
         })
     }

@@ -1,6 +1,9 @@
 //! The heap backend: all keyed state in memory.
 
 mod cells;
+mod chain;
+mod digest;
+mod frozen_run;
 mod keyed;
 mod namespaced;
 mod plain;
@@ -26,7 +29,10 @@ use crate::kinds::{
     Aggregate, AggregatingState, Fold, ListState, MapEntries, MapState, ReducingState, StateKind, ValueState,
 };
 use crate::meta::StateMeta;
-use crate::snapshot::{Chunk, FrozenKeyedState, Header, RestoredKeyedState, Run};
+use crate::snapshot::{
+    ChainMeta, Chunk, DeltaHeader, DeltaState, FrozenKeyedState, Header, RestoredKeyedState, Run,
+};
+use chain::{Chain, Freezing, can_chain};
 use keyed::KeyedTable;
 use namespaced::NamespacedTable;
 use timers::TimerQueue;
@@ -36,7 +42,9 @@ use crate::table::AHEAD;
 /// One registered state, its types out of sight.
 pub(crate) trait HeapState {
     /// The synchronous part of a snapshot.
-    fn freeze(&self, state: u16, runs: &mut Vec<Run>) -> Result<(), StateError>;
+    fn freeze(&self, state: u16, how: &mut Freezing<'_>, runs: &mut Vec<Run>) -> Result<(), StateError>;
+    /// Notes that the state is now as freeze `serial` has it.
+    fn mark(&self, serial: u64);
     /// Takes stored entries in; `migrate` is their schema if it is not the type's own.
     fn load(&self, chunk: &Chunk, migrate: Option<&Schema>) -> Result<(), DecodeError>;
     /// Number of entries, bytes of memory.
@@ -57,6 +65,8 @@ pub struct HeapKeyedStateBackend<K> {
     options: BackendOptions,
     registered: BTreeMap<String, Registered>,
     restored: RestoredKeyedState,
+    /// Only with incremental checkpoints.
+    chain: Option<Chain>,
     key: PhantomData<fn(K)>,
 }
 
@@ -76,6 +86,8 @@ impl<K: Key> HeapKeyedStateBackend<K> {
             options,
             registered: BTreeMap::new(),
             restored: RestoredKeyedState::default(),
+            // plain maps do not know what changed
+            chain: (options.incremental && options.asynchronous).then(Chain::new),
             key: PhantomData,
         }
     }
@@ -106,7 +118,19 @@ impl<K: Key> HeapKeyedStateBackend<K> {
             for part in parts {
                 part.load(&meta, |chunk, migrate| state.load(chunk, migrate))?;
             }
+            if let Some(chain) = &mut self.chain {
+                match chain.restored_serial() {
+                    // what the chain's files hold has another form now
+                    _ if parts.iter().any(|part| part.meta != meta) => chain.break_off(),
+                    Some(serial) => state.mark(serial),
+                    // a checkpoint has carried it on undecoded: nothing is known of what its files hold
+                    None => chain.break_off(),
+                }
+            }
             self.restored.states.remove(&meta.name);
+        }
+        if !can_chain(&meta) {
+            self.chain = None;
         }
         let registered = Registered { state: state.clone(), typed: state.clone(), meta };
         self.registered.insert(registered.meta.name.clone(), registered);
@@ -195,15 +219,48 @@ impl<K: Key> HeapKeyedStateBackend<K> {
     }
 
     /// See [`KeyedStateBackend::freeze_checkpoint`](crate::KeyedStateBackend::freeze_checkpoint).
-    pub fn freeze_checkpoint(&mut self, _: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
-        Ok(self.freeze()?.into())
+    pub fn freeze_checkpoint(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
+        if self.restored.states.values().flatten().any(|part| !can_chain(&part.meta)) {
+            self.chain = None;
+        }
+        let Some(mut link) = self.chain.as_mut().map(|chain| chain.freeze(id)) else {
+            return Ok(self.freeze()?.into());
+        };
+        let delta = link.since().is_some();
+        let frozen = match self.freeze_all(&mut Freezing::Checkpoint(&mut link), delta) {
+            Ok(frozen) => frozen,
+            Err(error) => {
+                self.checkpoint_aborted(id);
+                return Err(error);
+            }
+        };
+        let states = frozen.header.states.iter().enumerate().map(|(at, meta)| {
+            let known = self.registered.get(&meta.name).is_some_and(|known| known.meta == *meta);
+            let runs = frozen.runs.iter().filter(|run| run.state as usize == at);
+            let namespaces = || runs.map(|run| run.namespace.clone()).collect();
+            let has_namespaces = meta.namespace != <()>::schema() && !meta.is_timers();
+            // what is not registered is as it was restored, in all its namespaces
+            DeltaState {
+                whole: known && meta.is_timers(),
+                namespaces: (known && has_namespaces).then(namespaces),
+            }
+        });
+        let states = states.collect();
+        Ok(FrozenCheckpoint::own(move |store, name| {
+            let header = DeltaHeader { header: frozen.header.clone(), states };
+            link.write(frozen, header, store, name)
+        }))
     }
 
     /// See [`KeyedStateBackend::checkpoint_completed`](crate::KeyedStateBackend::checkpoint_completed).
-    pub fn checkpoint_completed(&mut self, _: CheckpointId) {}
+    pub fn checkpoint_completed(&mut self, id: CheckpointId) {
+        self.chain.iter_mut().for_each(|chain| chain.completed(id));
+    }
 
     /// See [`KeyedStateBackend::checkpoint_aborted`](crate::KeyedStateBackend::checkpoint_aborted).
-    pub fn checkpoint_aborted(&mut self, _: CheckpointId) {}
+    pub fn checkpoint_aborted(&mut self, id: CheckpointId) {
+        self.chain.iter_mut().for_each(|chain| chain.aborted(id));
+    }
 
     /// See [`KeyedStateBackend::restore_snapshot`](crate::KeyedStateBackend::restore_snapshot).
     pub fn restore_snapshot(
@@ -211,11 +268,29 @@ impl<K: Key> HeapKeyedStateBackend<K> {
         snapshot: &KeyedSnapshot,
         store: &dyn SnapshotStore,
     ) -> Result<(), StateError> {
-        self.restore(&snapshot.keyed, store)
+        let (groups, range) = (self.options.groups, self.options.range);
+        let restored = RestoredKeyedState::read_snapshot::<K>(snapshot, store, groups, range)?;
+        let fresh = self.restored.states.is_empty()
+            && self.registered.values().all(|known| known.state.size().0 == 0);
+        self.take_over(restored)?;
+        let ([], [handle]) = (&snapshot.keyed[..], &snapshot.incremental[..]) else { return Ok(()) };
+        let own = store.owns_shared() && handle.files.iter().all(|file| file.stream.is_shared());
+        if let Some(chain) = self.chain.as_mut().filter(|_| fresh && own && handle.range == range) {
+            chain.restored(handle, ChainMeta::read(handle, store)?);
+            if let Some(serial) = chain.restored_serial() {
+                self.registered.values().for_each(|known| known.state.mark(serial));
+            }
+        }
+        Ok(())
     }
 
     /// See [`KeyedStateBackend::freeze`](crate::KeyedStateBackend::freeze).
     pub fn freeze(&mut self) -> Result<FrozenKeyedState, StateError> {
+        self.freeze_all(&mut Freezing::Canonical, false)
+    }
+
+    /// Freezes everything, or with `delta` what may have changed.
+    fn freeze_all(&mut self, how: &mut Freezing<'_>, delta: bool) -> Result<FrozenKeyedState, StateError> {
         let mut header = Header {
             key: K::schema(),
             max_parallelism: self.options.groups.max_parallelism(),
@@ -223,10 +298,10 @@ impl<K: Key> HeapKeyedStateBackend<K> {
         };
         let mut runs = Vec::new();
         for known in self.registered.values() {
-            known.state.freeze(header.states.len() as u16, &mut runs)?;
+            known.state.freeze(header.states.len() as u16, how, &mut runs)?;
             header.states.push(known.meta.clone());
         }
-        for part in self.restored.states.values().flatten() {
+        for part in self.restored.states.values_mut().flatten() {
             let state = match header.states.iter().position(|known| *known == part.meta) {
                 Some(at) => at,
                 None => {
@@ -234,7 +309,10 @@ impl<K: Key> HeapKeyedStateBackend<K> {
                     header.states.len() - 1
                 }
             };
-            runs.push(Run { state: state as u16, namespace: Vec::new(), entries: part.carried() });
+            if !delta {
+                part.resolve::<K>(self.options.groups)?;
+                runs.push(Run { state: state as u16, namespace: Vec::new(), entries: part.carried() });
+            }
         }
         Ok(FrozenKeyedState { header, range: self.options.range, runs })
     }
@@ -252,6 +330,7 @@ impl<K: Key> HeapKeyedStateBackend<K> {
 
     /// See [`KeyedStateBackend::take_over`](crate::KeyedStateBackend::take_over).
     pub fn take_over(&mut self, restored: RestoredKeyedState) -> Result<(), StateError> {
+        self.chain.iter_mut().for_each(Chain::break_off);
         for (name, parts) in restored.states {
             match self.registered.get(&name) {
                 Some(known) => {

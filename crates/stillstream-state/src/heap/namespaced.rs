@@ -8,6 +8,7 @@ use stillstream_types::KeyHash;
 
 use super::HeapState;
 use super::cells::{Cells, Keys, read_entry};
+use super::chain::Freezing;
 use crate::StateError;
 use crate::backend::BackendOptions;
 use crate::data::{Data, DecodeError, Key, Schema};
@@ -43,22 +44,29 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedTable<K, N, V> {
 }
 
 impl<K: Key, N: Data + Ord + Copy, V: Data> HeapState for NamespacedTable<K, N, V> {
-    fn freeze(&self, state: u16, runs: &mut Vec<Run>) -> Result<(), StateError> {
+    fn freeze(&self, state: u16, how: &mut Freezing<'_>, runs: &mut Vec<Run>) -> Result<(), StateError> {
         for (namespace, cells) in self.write()?.iter_mut().filter(|(_, cells)| cells.len() > 0) {
             let mut bytes = Vec::new();
             namespace.encode(&mut bytes);
-            let entries = cells.freeze(&bytes);
+            let entries = cells.freeze(&self.name, &bytes, how);
+            // a run without changes tells that the namespace is there
             runs.push(Run { state, namespace: bytes, entries });
         }
         Ok(())
+    }
+
+    fn mark(&self, serial: u64) {
+        self.namespaces.borrow_mut().values_mut().for_each(|cells| cells.mark(serial));
     }
 
     fn load(&self, chunk: &Chunk, migrate: Option<&Schema>) -> Result<(), DecodeError> {
         let mut namespaces = self.namespaces.borrow_mut();
         chunk.decode(|namespace: &N, input| {
             let (hash, key, value) = read_entry(chunk.group, self.options.groups, migrate, input)?;
-            let cells = namespaces.entry(*namespace).or_insert_with(|| Cells::new(&self.options));
-            cells.insert(hash, &key, value);
+            if !chunk.is_void(hash) {
+                let cells = namespaces.entry(*namespace).or_insert_with(|| Cells::new(&self.options));
+                cells.insert(hash, &key, value);
+            }
             Ok(())
         })
     }

@@ -4,9 +4,9 @@ use std::mem::size_of;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use stillstream_types::{KeyGroup, KeyHash};
+use stillstream_types::{KeyGroup, KeyGroupRange, KeyHash};
 
-use crate::snapshot::{FrozenRun, RunWriter};
+use crate::snapshot::{FrozenRun, RunWriter, Weights};
 use crate::{Data, Key};
 
 /// Key to value.
@@ -85,6 +85,24 @@ struct Encoded(Vec<(KeyGroup, u32, Vec<u8>)>);
 impl FrozenRun for Encoded {
     fn len(&self) -> usize {
         self.0.iter().map(|(_, count, _)| *count as usize).sum()
+    }
+
+    fn weigh(&self, weights: &mut Weights) {
+        for (group, _, bytes) in &self.0 {
+            weights.add(KeyGroupRange::new(group.0, group.0 + 1), bytes.len());
+        }
+    }
+
+    fn cut(self: Box<Self>, bounds: &[u16]) -> Vec<Box<dyn FrozenRun>> {
+        let mut groups = self.0.into_iter().peekable();
+        let part = |two: &[u16]| -> Box<dyn FrozenRun> {
+            let mut part = Vec::new();
+            while let Some(group) = groups.next_if(|group| group.0.0 < two[1]) {
+                part.push(group);
+            }
+            Box::new(Self(part))
+        };
+        bounds.windows(2).map(part).collect()
     }
 
     fn write(self: Box<Self>, out: &mut RunWriter<'_>) {

@@ -9,14 +9,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use stillstream_types::{KeyGroup, KeyGroups, KeyHash, Timestamp};
+use stillstream_types::{KeyGroup, KeyGroupRange, KeyGroups, KeyHash, Timestamp};
 
 use super::HeapState;
 use super::cells::hash_in;
+use super::chain::Freezing;
 use crate::StateError;
 use crate::data::{Data, DecodeError, Key, Schema};
 use crate::kinds::StateKind;
-use crate::snapshot::{Chunk, FrozenRun, Run, RunWriter};
+use crate::snapshot::{Chunk, FrozenRun, Run, RunWriter, Weights};
 
 const LEAF: usize = 128;
 
@@ -180,7 +181,7 @@ impl<K, N> TimerQueue<K, N> {
 }
 
 impl<K: Key, N: Data + Ord + Copy> HeapState for TimerQueue<K, N> {
-    fn freeze(&self, state: u16, runs: &mut Vec<Run>) -> Result<(), StateError> {
+    fn freeze(&self, state: u16, _: &mut Freezing<'_>, runs: &mut Vec<Run>) -> Result<(), StateError> {
         let leaves = self.leaves.borrow();
         if leaves.len > 0 {
             let entries = Frozen { leaves: leaves.leaves.values().cloned().collect(), len: leaves.len };
@@ -188,6 +189,9 @@ impl<K: Key, N: Data + Ord + Copy> HeapState for TimerQueue<K, N> {
         }
         Ok(())
     }
+
+    // always written whole
+    fn mark(&self, _: u64) {}
 
     fn load(&self, chunk: &Chunk, _: Option<&Schema>) -> Result<(), DecodeError> {
         let mut leaves = self.leaves.borrow_mut();
@@ -212,25 +216,81 @@ struct Frozen<K, N> {
     len: usize,
 }
 
+impl<K: Key, N: Data> Frozen<K, N> {
+    /// All timers by key group; leaf and place in it.
+    fn places(&self) -> Vec<(KeyGroup, u32, u16)> {
+        let mut places = Vec::with_capacity(self.len);
+        for (at, leaf) in self.leaves.iter().enumerate() {
+            let of_leaf = leaf.iter().enumerate().map(|(n, timer)| (timer.hash.group(), at as u32, n as u16));
+            places.extend(of_leaf);
+        }
+        places.sort_unstable();
+        places
+    }
+}
+
+fn encode<K: Key, N: Data>(timer: &Timer<K, N>, bytes: &mut Vec<u8>) {
+    timer.time.encode(bytes);
+    timer.key.encode(bytes);
+    timer.namespace.encode(bytes);
+}
+
 impl<K: Key, N: Data> FrozenRun for Frozen<K, N> {
     fn len(&self) -> usize {
         self.len
     }
 
-    fn write(self: Box<Self>, out: &mut RunWriter<'_>) {
-        let mut places: Vec<(KeyGroup, u32, u16)> = Vec::with_capacity(self.len);
-        for (at, leaf) in self.leaves.iter().enumerate() {
-            places
-                .extend(leaf.iter().enumerate().map(|(n, timer)| (timer.hash.group(), at as u32, n as u16)));
+    fn weigh(&self, weights: &mut Weights) {
+        // one timer tells the size of all
+        let mut bytes = Vec::new();
+        if let Some(timer) = self.leaves.first().and_then(|leaf| leaf.front()) {
+            encode(timer, &mut bytes);
         }
-        places.sort_unstable();
-        for (group, leaf, n) in places {
+        for timer in self.leaves.iter().flat_map(|leaf| leaf.iter()) {
+            let group = timer.hash.group().0;
+            weights.add(KeyGroupRange::new(group, group + 1), bytes.len());
+        }
+    }
+
+    fn cut(self: Box<Self>, bounds: &[u16]) -> Vec<Box<dyn FrozenRun>> {
+        let places = self.places();
+        let leaves = Arc::new(self.leaves);
+        let part = |two: &[u16]| -> Box<dyn FrozenRun> {
+            let start = places.partition_point(|place| place.0.0 < two[0]);
+            let end = places.partition_point(|place| place.0.0 < two[1]);
+            Box::new(Part { leaves: leaves.clone(), places: places[start..end].to_vec() })
+        };
+        bounds.windows(2).map(part).collect()
+    }
+
+    fn write(self: Box<Self>, out: &mut RunWriter<'_>) {
+        let places = self.places();
+        Box::new(Part { leaves: Arc::new(self.leaves), places }).write(out);
+    }
+}
+
+/// The timers of some key groups, in their order.
+struct Part<K, N> {
+    leaves: Arc<Vec<Arc<Leaf<K, N>>>>,
+    places: Vec<(KeyGroup, u32, u16)>,
+}
+
+impl<K: Key, N: Data> FrozenRun for Part<K, N> {
+    fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    // it is cut already
+    fn weigh(&self, _: &mut Weights) {}
+
+    fn cut(self: Box<Self>, _: &[u16]) -> Vec<Box<dyn FrozenRun>> {
+        vec![self]
+    }
+
+    fn write(self: Box<Self>, out: &mut RunWriter<'_>) {
+        for (group, leaf, n) in self.places {
             let timer = &self.leaves[leaf as usize][n as usize];
-            out.entry(group, |bytes| {
-                timer.time.encode(bytes);
-                timer.key.encode(bytes);
-                timer.namespace.encode(bytes);
-            });
+            out.entry(group, |bytes| encode(timer, bytes));
         }
     }
 }

@@ -22,46 +22,57 @@ impl Header {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         VERSION.encode(&mut out);
-        self.key.to_bytes().encode(&mut out);
-        self.max_parallelism.encode(&mut out);
-        (self.states.len() as u32).encode(&mut out);
-        self.states.iter().for_each(|state| state.encode(&mut out));
+        self.encode(&mut out);
         out
     }
 
+    /// What stands behind magic number and version.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.key.to_bytes().encode(out);
+        self.max_parallelism.encode(out);
+        (self.states.len() as u32).encode(out);
+        self.states.iter().for_each(|state| state.encode(out));
+    }
+
+    pub fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let key = Schema::from_bytes(&Vec::decode(input)?)?;
+        let max_parallelism = u32::decode(input)?;
+        let mut states = Vec::new();
+        for _ in 0..u32::decode(input)? {
+            states.push(StateMeta::decode(input)?);
+        }
+        Ok(Self { key, max_parallelism, states })
+    }
+
     /// Reads a header; `path` is only for the error.
-    pub fn from_bytes(mut bytes: &[u8], path: &str) -> Result<Self, StateError> {
-        let malformed =
-            |why: String| StateError::Malformed { path: path.into(), part: "its header".into(), why };
-        let input = &mut bytes;
-        if !input.starts_with(&MAGIC) {
-            return Err(malformed("it is not a keyed state of Stillstream".into()));
-        }
-        *input = &input[MAGIC.len()..];
-        let mut read = || -> Result<Result<Self, u32>, DecodeError> {
-            let version = u32::decode(input)?;
-            if version != VERSION {
-                return Ok(Err(version));
-            }
-            let key = Schema::from_bytes(&Vec::decode(input)?)?;
-            let max_parallelism = u32::decode(input)?;
-            let mut states = Vec::new();
-            for _ in 0..u32::decode(input)? {
-                states.push(StateMeta::decode(input)?);
-            }
-            Ok(Ok(Self { key, max_parallelism, states }))
-        };
-        match read() {
-            Ok(Ok(header)) => Ok(header),
-            Ok(Err(found)) => Err(StateError::FormatVersion { path: path.into(), found, supported: VERSION }),
-            Err(error) => Err(malformed(error.to_string())),
-        }
+    pub fn from_bytes(bytes: &[u8], path: &str) -> Result<Self, StateError> {
+        read_versioned(bytes, MAGIC, VERSION, "it is not a keyed state of Stillstream", path, Self::decode)
     }
 
     /// The states' names, for an error.
     pub fn names(&self) -> String {
         let names: Vec<String> = self.states.iter().map(|state| format!("`{}`", state.name)).collect();
         names.join(", ")
+    }
+}
+
+/// Reads something behind a magic number and a version; `path` is only for the error.
+pub(crate) fn read_versioned<T>(
+    bytes: &[u8],
+    magic: [u8; 4],
+    supported: u32,
+    not: &str,
+    path: &str,
+    read: impl FnOnce(&mut &[u8]) -> Result<T, DecodeError>,
+) -> Result<T, StateError> {
+    let malformed = |why: String| StateError::Malformed { path: path.into(), part: "its header".into(), why };
+    let Some(mut input) = bytes.strip_prefix(&magic) else { return Err(malformed(not.into())) };
+    match u32::decode(&mut input) {
+        Ok(found) if found != supported => {
+            Err(StateError::FormatVersion { path: path.into(), found, supported })
+        }
+        Ok(_) => read(&mut input).map_err(|error| malformed(error.to_string())),
+        Err(error) => Err(malformed(error.to_string())),
     }
 }
 

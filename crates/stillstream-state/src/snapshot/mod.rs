@@ -1,16 +1,23 @@
 //! Keyed snapshots: one stream of a header and one section per key group. `docs/formats.md` has the bytes.
 
+mod chain;
+mod chain_read;
+mod delta;
 mod header;
+mod in_order;
 mod inspect;
 mod read;
 mod run;
+mod units;
 mod write;
 
 pub use inspect::{KeyedStateContents, StateContents, inspect};
 pub use read::RestoredKeyedState;
 pub use write::FrozenKeyedState;
 
+pub(crate) use chain::{ChainMeta, write_chain};
+pub(crate) use delta::{DeltaHeader, DeltaState, Record};
 pub(crate) use header::Header;
 pub(crate) use read::Chunk;
-pub(crate) use run::{FrozenRun, RunWriter};
-pub(crate) use write::Run;
+pub(crate) use run::{FrozenRun, RunWriter, Weights};
+pub(crate) use units::Run;

@@ -7,10 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{KeyGroup, KeyGroupRange, KeyGroupSection, KeyGroups, KeyedStateHandle};
+use stillstream_types::{
+    KeyGroup, KeyGroupRange, KeyGroupSection, KeyGroups, KeyHash, KeyedSnapshot, KeyedStateHandle,
+};
 
+use super::chain_read::read_chain;
+use super::delta::Cover;
 use super::header::{Header, path_of};
-use super::run::{FrozenRun, RunWriter};
+use super::run::{FrozenRun, RunWriter, Weights};
 use crate::StateError;
 use crate::data::{Compatibility, Data, DecodeError, Key};
 use crate::meta::StateMeta;
@@ -26,9 +30,50 @@ pub(crate) struct Chunk {
     bytes: Arc<Vec<u8>>,
     start: usize,
     end: usize,
+    /// What newer files of a chain replace: entries with such a hash are not to be taken.
+    pub cover: Option<Arc<Cover>>,
 }
 
 impl Chunk {
+    /// Whether an entry with this hash is to be left out.
+    #[inline]
+    pub fn is_void(&self, hash: KeyHash) -> bool {
+        self.cover.as_ref().is_some_and(|cover| cover.contains(hash.bits()))
+    }
+
+    /// Reads something in front of the namespace.
+    pub fn take_front<T>(
+        &mut self,
+        len: usize,
+        read: impl FnOnce(&mut &[u8]) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        let front = self.payload().get(..len).ok_or(DecodeError::Short { what: "chunk" })?;
+        let value = read(&mut &front[..])?;
+        self.start += len;
+        Ok(value)
+    }
+
+    /// The same chunk without the entries that are void.
+    fn resolved<K: Key>(&self, meta: &StateMeta, groups: KeyGroups) -> Result<Self, DecodeError> {
+        if self.cover.is_none() {
+            return Ok(self.clone());
+        }
+        let payload = self.payload();
+        let mut bytes = meta.namespace_of(payload)?.to_vec();
+        let (mut input, mut count) = (&payload[bytes.len()..], 0);
+        for _ in 0..self.count {
+            let start = input;
+            let hash = K::decode(&mut input)?.key_hash(groups);
+            meta.value.skip(&mut input)?;
+            if !self.is_void(hash) {
+                bytes.extend_from_slice(&start[..start.len() - input.len()]);
+                count += 1;
+            }
+        }
+        let (start, end) = (0, bytes.len());
+        Ok(Self { group: self.group, count, bytes: Arc::new(bytes), start, end, cover: None })
+    }
+
     /// The namespace, then the entries.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
@@ -84,7 +129,22 @@ impl RestoredPart {
         Ok(())
     }
 
-    /// The part as it is, for the next snapshot.
+    /// Drops what newer files of a chain made void, for a part that goes into a snapshot undecoded.
+    pub fn resolve<K: Key>(&mut self, groups: KeyGroups) -> Result<(), StateError> {
+        if self.chunks.iter().all(|chunk| chunk.cover.is_none()) {
+            return Ok(());
+        }
+        let chunks = self.chunks.iter().map(|chunk| chunk.resolved::<K>(&self.meta, groups));
+        let chunks = chunks.collect::<Result<_, _>>().map_err(|error| StateError::Malformed {
+            path: self.path.to_string(),
+            part: format!("state `{}`", self.meta.name),
+            why: error.to_string(),
+        })?;
+        self.chunks = Arc::new(chunks);
+        Ok(())
+    }
+
+    /// The part as it is, for the next snapshot. It was [resolved](Self::resolve).
     pub fn carried(&self) -> Box<dyn FrozenRun> {
         let mut chunks = self.chunks.as_ref().clone();
         chunks.sort_by_key(|chunk| chunk.group);
@@ -97,6 +157,20 @@ struct Carried(Vec<Chunk>);
 impl FrozenRun for Carried {
     fn len(&self) -> usize {
         self.0.iter().map(|chunk| chunk.count as usize).sum()
+    }
+
+    fn weigh(&self, weights: &mut Weights) {
+        self.0.iter().for_each(|chunk| {
+            weights.add(KeyGroupRange::new(chunk.group.0, chunk.group.0 + 1), chunk.payload().len())
+        });
+    }
+
+    fn cut(self: Box<Self>, bounds: &[u16]) -> Vec<Box<dyn FrozenRun>> {
+        let part = |two: &[u16]| -> Box<dyn FrozenRun> {
+            let groups = KeyGroupRange::new(two[0], two[1]);
+            Box::new(Self(self.0.iter().filter(|chunk| groups.contains(chunk.group)).cloned().collect()))
+        };
+        bounds.windows(2).map(part).collect()
     }
 
     fn write(self: Box<Self>, out: &mut RunWriter<'_>) {
@@ -122,35 +196,59 @@ impl RestoredKeyedState {
         for handle in handles {
             let header = read_header(handle, store)?;
             let path: Arc<str> = path_of(handle).into();
-            if header.max_parallelism != groups.max_parallelism() {
-                return Err(StateError::MaxParallelism {
-                    path: path.to_string(),
-                    stored: header.max_parallelism,
-                    wanted: groups.max_parallelism(),
-                });
-            }
-            if K::schema().compatible_with(&header.key) != Compatibility::AsIs {
-                return Err(StateError::KeyIncompatible {
-                    names: header.names(),
-                    stored: header.key.to_string(),
-                    wanted: K::schema().to_string(),
-                });
-            }
+            check::<K>(&header, &path, groups)?;
             let mut chunks: Vec<Vec<Chunk>> = vec![Vec::new(); header.states.len()];
             for_each_chunk(handle, store, range, header.states.len(), |state, chunk| {
                 chunks[state].push(chunk)
             })?;
             for (meta, chunks) in header.states.into_iter().zip(chunks) {
-                let parts = restored.states.entry(meta.name.clone()).or_default();
-                parts.push(RestoredPart { meta, path: path.clone(), chunks: Arc::new(chunks) });
+                restored.add(RestoredPart { meta, path: path.clone(), chunks: Arc::new(chunks) });
             }
         }
         Ok(restored)
     }
 
+    /// [`read`](Self::read) for all that a checkpoint wrote, chains of the heap backend too.
+    pub fn read_snapshot<K: Key>(
+        snapshot: &KeyedSnapshot,
+        store: &dyn SnapshotStore,
+        groups: KeyGroups,
+        range: KeyGroupRange,
+    ) -> Result<Self, StateError> {
+        let mut restored = Self::read::<K>(&snapshot.keyed, store, groups, range)?;
+        for handle in &snapshot.incremental {
+            let check = |header: &Header, path: &str| check::<K>(header, path, groups);
+            read_chain(handle, store, range, check)?.into_iter().for_each(|part| restored.add(part));
+        }
+        Ok(restored)
+    }
+
+    fn add(&mut self, part: RestoredPart) {
+        self.states.entry(part.meta.name.clone()).or_default().push(part);
+    }
+
     /// The states that were found.
     pub fn states(&self) -> impl Iterator<Item = &StateMeta> {
         self.states.values().filter_map(|parts| parts.first()).map(|part| &part.meta)
+    }
+}
+
+/// Whether the program can read a snapshot with this header.
+fn check<K: Key>(header: &Header, path: &str, groups: KeyGroups) -> Result<(), StateError> {
+    if header.max_parallelism != groups.max_parallelism() {
+        return Err(StateError::MaxParallelism {
+            path: path.to_string(),
+            stored: header.max_parallelism,
+            wanted: groups.max_parallelism(),
+        });
+    }
+    match K::schema().compatible_with(&header.key) {
+        Compatibility::AsIs => Ok(()),
+        _ => Err(StateError::KeyIncompatible {
+            names: header.names(),
+            stored: header.key.to_string(),
+            wanted: K::schema().to_string(),
+        }),
     }
 }
 
@@ -163,9 +261,16 @@ pub(super) fn read_header(
     handle: &KeyedStateHandle,
     store: &dyn SnapshotStore,
 ) -> Result<Header, StateError> {
+    Header::from_bytes(&read_header_bytes(handle, store)?, path_of(handle))
+}
+
+pub(super) fn read_header_bytes(
+    handle: &KeyedStateHandle,
+    store: &dyn SnapshotStore,
+) -> Result<Vec<u8>, StateError> {
     let bytes = store.read(&handle.stream, 0, handle.header_len).map_err(failed(handle))?;
     verify(handle, "its header", handle.header_crc32c, &bytes)?;
-    Header::from_bytes(&bytes, path_of(handle))
+    Ok(bytes)
 }
 
 fn verify(
@@ -211,7 +316,8 @@ pub(super) fn for_each_chunk(
             verify(handle, &part, section.crc32c, content)?;
             cut(content, states, |state, count, at, len| {
                 let (start, group) = (start + at, section.group);
-                found(state, Chunk { group, count, bytes: bytes.clone(), start, end: start + len });
+                let bytes = bytes.clone();
+                found(state, Chunk { group, count, bytes, start, end: start + len, cover: None });
             })
             .map_err(|e| StateError::Malformed {
                 path: path_of(handle).into(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use stillstream_types::{KeyGroup, KeyGroupRange};
 
 use super::layout::Form;
+use super::page_view::PageView;
 use super::places::{Places, Span, place_mask};
 use super::pool::{Page, PagePool, Pinned};
 use super::{Spill, Table, TableKey, TableValue};
@@ -18,14 +19,19 @@ const GIVE_BACK: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Epoch(u32);
 
+impl Epoch {
+    /// Before everything that was ever written to a table.
+    pub(crate) const START: Self = Self(0);
+}
+
 /// An immutable image of a table.
 ///
 /// It may be read on another thread and outlive the table. While it is held, the table copies what it writes; dropping it
 /// lets the pages go.
 pub struct FrozenTable<K, V> {
     pool: PagePool,
-    places: Places,
-    groups: KeyGroupRange,
+    pub(super) places: Places,
+    pub(super) groups: KeyGroupRange,
     epoch: Epoch,
     since: Option<Epoch>,
     len: usize,
@@ -59,6 +65,16 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     pub fn freeze_since(&mut self, base: Epoch) -> FrozenTable<K, V> {
         // epochs stop there; such a table has only full images
         self.freeze_newer(Some(base).filter(|_| self.epoch < u32::MAX))
+    }
+
+    /// Begins an epoch without an image: the number that a freeze would have had.
+    pub(crate) fn mark(&mut self) -> Epoch {
+        for entry in &mut self.directory {
+            *entry = entry.not_own();
+        }
+        let epoch = Epoch(self.epoch);
+        self.epoch = self.epoch.saturating_add(1);
+        epoch
     }
 
     fn freeze_newer(&mut self, since: Option<Epoch>) -> FrozenTable<K, V> {
@@ -106,6 +122,12 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
 }
 
 impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
+    /// Has memory made present for the copies that the table will make while the image is written.
+    pub(crate) fn expect_copies(&self) {
+        // as measured: under uniform updates an image is written before half of its pages are copied
+        self.pool.prepare(self.pages.len() / 2);
+    }
+
     /// How many entries are inside.
     pub fn len(&self) -> usize {
         self.len
@@ -114,6 +136,11 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether it has no page; one of changes may have pages and no entry.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.at >= self.pages.len()
     }
 
     /// The key groups of which entries may be inside.
@@ -138,32 +165,86 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
 
     /// Calls `f` with every entry; key groups come in ascending order, the entries of a group in any.
     pub fn for_each_in_group_order(&self, mut f: impl FnMut(KeyGroup, &K, &V)) {
-        let mut buffer = Vec::new();
         for &pinned in &self.pages[self.at..] {
-            self.visit(pinned, &mut buffer, &mut f);
+            PageView::new(self, pinned).for_each_in_group_order(&mut f);
         }
     }
 
     /// The same, and lets each page go when it was visited, so that the table has less to copy.
-    pub fn into_group_order(mut self, mut f: impl FnMut(KeyGroup, &K, &V)) {
+    pub fn into_group_order(self, mut f: impl FnMut(KeyGroup, &K, &V)) {
+        self.into_pages(|page| page.for_each_in_group_order(&mut f));
+    }
+
+    /// Calls `f` with every page in the order of places, and lets each page go when it was visited.
+    pub(crate) fn into_pages(mut self, mut f: impl FnMut(&PageView<'_, K, V>)) {
         let mut freed = Vec::new();
         while let Some(&pinned) = self.pages.get(self.at) {
-            // a buffer of references must end before its page does
-            self.visit(pinned, &mut Vec::new(), &mut f);
+            f(&PageView::new(&self, pinned));
             self.at += 1;
             self.release(pinned, &mut freed);
         }
         self.pool.give_all(&mut freed);
     }
 
+    /// At most `n` pages with entries, spread over the image.
+    pub(crate) fn sample(&self, n: usize) -> impl Iterator<Item = PageView<'_, K, V>> {
+        let pages = &self.pages[self.at..];
+        let step = (pages.len() / n.max(1)).max(1);
+        let filled = pages.iter().step_by(step).take(n).filter(|pinned| self.count_at(**pinned) > 0);
+        filled.map(|pinned| PageView::new(self, *pinned))
+    }
+
+    /// Calls `f` with the key groups of each page and how many entries it has.
+    pub(crate) fn for_each_count(&self, mut f: impl FnMut(KeyGroupRange, usize)) {
+        for &pinned in &self.pages[self.at..] {
+            let span = self.places.span(pinned.place, pinned.entry.depth());
+            f(span.groups.intersect(self.groups), self.count_at(pinned));
+        }
+    }
+
     /// Visits the ranges of the image and, after each, its entries. A range may cover several key groups; its entries
     /// come in the order of key groups.
     pub fn for_each_change(&self, mut f: impl FnMut(Change<'_, K, V>)) {
-        let mut buffer = Vec::new();
         for &pinned in &self.pages[self.at..] {
             f(Change::Range(self.places.span(pinned.place, pinned.entry.depth())));
-            self.visit(pinned, &mut buffer, &mut |group, key, value| f(Change::Entry(group, key, value)));
+            PageView::new(self, pinned).for_each_in_group_order(&mut |group, key: &K, value: &V| {
+                f(Change::Entry(group, key, value))
+            });
         }
+    }
+
+    /// Cuts the image at key groups: part `i` has the entries of the groups `bounds[i]..bounds[i + 1]`. Entries of groups
+    /// outside of the bounds are in no part. A page that covers groups of several parts is held by each of them.
+    pub(crate) fn cut(mut self, bounds: &[u16]) -> Vec<Self> {
+        let mut parts: Vec<Self> =
+            bounds.windows(2).map(|two| self.part(KeyGroupRange::new(two[0], two[1]))).collect();
+        let pages = std::mem::take(&mut self.pages);
+        let (mut freed, mut first) = (Vec::new(), 0);
+        for &pinned in &pages[self.at.min(pages.len())..] {
+            let groups = self.places.span(pinned.place, pinned.entry.depth()).groups;
+            while first < parts.len() && parts[first].groups.end <= groups.start {
+                first += 1;
+            }
+            let holders = parts[first..].iter_mut().take_while(|part| part.groups.start < groups.end);
+            let mut held = false;
+            for part in holders {
+                if held && !pinned.entry.page().is_empty_page() {
+                    // SAFETY: the part before holds our pin
+                    unsafe { pinned.entry.page().pin_again() };
+                }
+                part.pages.push(pinned);
+                held = true;
+            }
+            if !held {
+                self.release(pinned, &mut freed);
+            }
+        }
+        self.pool.give_all(&mut freed);
+        self.pool.give_list(pages);
+        for part in &mut parts {
+            part.len = part.count();
+        }
+        parts
     }
 
     /// Cuts the image into at most `n` parts of about equal size, to be read in parallel. Each has the entries of a run of key
@@ -228,49 +309,9 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
     }
 
     /// The spill's entries in the range of a page.
-    fn spilled(&self, pinned: Pinned) -> impl Iterator<Item = (&u64, &Vec<(K, V)>)> {
+    pub(super) fn spilled(&self, pinned: Pinned) -> impl Iterator<Item = (&u64, &Vec<(K, V)>)> {
         let range = pinned.place..=pinned.place | place_mask(pinned.entry.depth());
         self.spill.iter().flat_map(move |spill| spill.range(range.clone()))
-    }
-
-    /// Calls `f` with the entries of a page in the order of key groups.
-    fn visit<'a>(
-        &'a self,
-        pinned: Pinned,
-        buffer: &mut Vec<(KeyGroup, &'a K, &'a V)>,
-        f: &mut impl FnMut(KeyGroup, &K, &V),
-    ) {
-        let page = pinned.entry.page();
-        // SAFETY: we pin the page, so nobody writes it; slots given to the closures are taken, and what they hold stays
-        // while the image is borrowed
-        let entry = |spot| unsafe { (&*Form::<K, V>::key(page, spot), &*Form::<K, V>::value(page, spot)) };
-        let group_bits = self.places.group_bits();
-        if pinned.entry.depth() >= group_bits {
-            let group = self.places.group(pinned.place);
-            // SAFETY: as above
-            unsafe {
-                Form::<K, V>::for_each(page, |spot, _| {
-                    let (key, value) = entry(spot);
-                    f(group, key, value);
-                });
-            }
-            self.spilled(pinned).flat_map(|(_, list)| list).for_each(|(key, value)| f(group, key, value));
-            return;
-        }
-        buffer.clear();
-        // SAFETY: as above
-        unsafe {
-            Form::<K, V>::for_each(page, |spot, tag| {
-                let (key, value) = entry(spot);
-                buffer.push((self.places.group((tag as u64) << 32), key, value));
-            });
-        }
-        for (&place, list) in self.spilled(pinned) {
-            let group = self.places.group(place);
-            buffer.extend(list.iter().map(|(key, value)| (group, key, value)));
-        }
-        buffer.sort_unstable_by_key(|(group, ..)| *group);
-        buffer.iter().for_each(|(group, key, value)| f(*group, key, value));
     }
 }
 

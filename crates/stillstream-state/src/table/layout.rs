@@ -138,7 +138,7 @@ impl<K, V> Form<K, V> {
     }
 
     #[inline(always)]
-    fn home(tag: u32) -> usize {
+    pub(super) fn home(tag: u32) -> usize {
         (tag >> 1) as usize & 63
     }
 

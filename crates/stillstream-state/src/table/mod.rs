@@ -13,11 +13,14 @@
 //! | module | what is inside |
 //! |---|---|
 //! | `places` | from hashes to places in the directory |
-//! | `pool` | memory of pages, and the protocol of pins |
+//! | `pool` | memory of pages |
+//! | `pins` | the protocol of pins: who may touch a page, and who frees it |
+//! | `spare` | pages made present ahead of the worker |
 //! | `layout` | how entries lie in a page, by the types of key and value |
 //! | `shared` | the counted box for values that own memory |
 //! | `grow` | splits, merges, and the spill for keys that no split can part |
 //! | `frozen` | images |
+//! | `page_view` | one page of an image, by key groups |
 //!
 //! After the heap backend of Flink with its copy-on-write state map; the directory is Fagin's extendible hashing, the tags and
 //! counters in buckets are F14's.
@@ -26,9 +29,12 @@ mod frozen;
 mod grow;
 mod keys;
 mod layout;
+mod page_view;
+mod pins;
 mod places;
 mod pool;
 mod shared;
+mod spare;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,8 +48,11 @@ use places::Places;
 use pool::{Entry, PAGE_BYTES, Page};
 
 pub use frozen::{Change, Epoch, FrozenTable};
+pub(crate) use page_view::{Entries, PageView};
+
 pub use keys::{KeyAt, KeysBy, KeysIn};
 pub use places::Span;
+pub(crate) use places::place_mask;
 pub use pool::PagePool;
 
 /// What a table's key must be. Implemented for every such type, so for every [`Key`](crate::Key).

@@ -77,7 +77,7 @@ impl Places {
 
 /// The bits below the top `depth`.
 #[inline(always)]
-pub(super) fn place_mask(depth: u32) -> u64 {
+pub(crate) fn place_mask(depth: u32) -> u64 {
     u64::MAX.checked_shr(depth).unwrap_or(0)
 }
 

@@ -7,27 +7,24 @@
 //! Who may touch what:
 //!
 //! - A page that no snapshot pins belongs to its table alone.
-//! - A pinned page never changes. The table pins (only it adds), a snapshot unpins, on any thread.
-//! - A table that moves away from a pinned page, or is dropped, marks it [`ORPHAN`]; whoever finds out that
-//!   nobody else is left (`pins` was 0 when the table marked it, or `ORPHAN | 1` when a snapshot unpinned it) frees it.
+//! - A pinned page never changes. The table pins, a snapshot unpins, on any thread; [`pins`] has the protocol.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::AtomicU16;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{pins, spare};
 
 /// Bytes in a page.
 pub(super) const PAGE_BYTES: usize = 4096;
 const CHUNK_BYTES: usize = 2 << 20;
-const CHUNK_PAGES: usize = CHUNK_BYTES / PAGE_BYTES;
+pub(super) const CHUNK_PAGES: usize = CHUNK_BYTES / PAGE_BYTES;
 /// A small state stays on ordinary memory pages: with huge ones the first touch of a chunk would cost 2 MiB.
-const SMALL_CHUNKS: usize = 4;
+const SMALL_CHUNKS: usize = 1;
 /// How many page lists of released snapshots are kept for the next ones.
 const SPARE_LISTS: usize = 2;
-
-/// Bit of `pins`: the table no longer needs the page.
-const ORPHAN: u16 = 1 << 15;
 
 #[repr(C)]
 struct ChunkHead {
@@ -126,8 +123,8 @@ impl Page {
     /// The page belongs to the calling table.
     #[inline(always)]
     pub(super) unsafe fn is_pinned(self) -> bool {
-        // SAFETY: a table keeps its pool alive. Acquire: what snapshots read happened before we write.
-        unsafe { self.pins() }.load(Ordering::Acquire) != 0
+        // SAFETY: a table keeps its pool alive
+        pins::is_pinned(unsafe { self.pins() })
     }
 
     /// Adds a snapshot.
@@ -137,19 +134,17 @@ impl Page {
     #[inline(always)]
     pub(super) unsafe fn pin(self) {
         // SAFETY: a table keeps its pool alive
-        let pins = unsafe { self.pins() };
-        // only the table adds: where nothing is pinned, no snapshot touches the count. Relaxed, because the page
-        // reaches the snapshot's thread with the list.
-        match pins.load(Ordering::Relaxed) {
-            0 => pins.store(1, Ordering::Relaxed),
-            n => {
-                assert!(
-                    n < ORPHAN - 1,
-                    "more than 32766 snapshots of one table are held; drop those not needed"
-                );
-                pins.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+        pins::pin(unsafe { self.pins() })
+    }
+
+    /// Adds a snapshot that shares what another one holds: a part cut off it.
+    ///
+    /// # Safety
+    /// The caller pinned the page and has not unpinned it.
+    #[inline(always)]
+    pub(super) unsafe fn pin_again(self) {
+        // SAFETY: a snapshot keeps the pool alive
+        pins::pin_again(unsafe { self.pins() })
     }
 
     /// Takes a snapshot away; true: the page is the caller's now, to be emptied and given back.
@@ -159,14 +154,8 @@ impl Page {
     #[must_use]
     #[inline(always)]
     pub(super) unsafe fn unpin(self) -> bool {
-        // SAFETY: a snapshot keeps the pool alive. Release: our reads happen before the next writer's writes;
-        // Acquire: if we are the last, everything others did to the page happened before.
-        let last = unsafe { self.pins() }.fetch_sub(1, Ordering::AcqRel) == ORPHAN | 1;
-        if last {
-            // SAFETY: as above; nobody else knows the page any more
-            unsafe { self.pins() }.store(0, Ordering::Relaxed);
-        }
-        last
+        // SAFETY: a snapshot keeps the pool alive
+        pins::unpin(unsafe { self.pins() })
     }
 
     /// Ends the table's use of the page; true: the page is the caller's now, to be emptied and given back.
@@ -176,13 +165,8 @@ impl Page {
     #[must_use]
     #[inline(always)]
     pub(super) unsafe fn abandon(self) -> bool {
-        // SAFETY: a table keeps its pool alive; orderings as in `unpin`
-        let alone = unsafe { self.pins() }.fetch_or(ORPHAN, Ordering::AcqRel) == 0;
-        if alone {
-            // SAFETY: as above; nobody else knows the page any more
-            unsafe { self.pins() }.store(0, Ordering::Relaxed);
-        }
-        alone
+        // SAFETY: a table keeps its pool alive
+        pins::abandon(unsafe { self.pins() })
     }
 }
 
@@ -245,8 +229,10 @@ pub struct PagePool {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     chunks: Vec<NonNull<u8>>,
+    /// chunks of which no page was handed out, made present by another thread
+    ready: Vec<NonNull<u8>>,
     /// pages of the newest chunk that were handed out at least once
     used: usize,
     free: Vec<*mut u8>,
@@ -276,12 +262,22 @@ impl PagePool {
 
     /// Memory taken from the system, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.lock().chunks.len() * CHUNK_BYTES
+        let state = self.lock();
+        (state.chunks.len() + state.ready.len()) * CHUNK_BYTES
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // nobody's code runs under the lock: it cannot have been left half changed
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for so many pages to be present ahead: those that will be copied while a snapshot is held.
+    pub(super) fn prepare(&self, pages: usize) {
+        let state = self.lock();
+        if state.chunks.len() >= SMALL_CHUNKS && state.spare() < pages {
+            drop(state);
+            spare::prepare(&self.shared, pages);
+        }
     }
 
     /// A page with undefined content, no pins, and undefined count and stamp.
@@ -332,10 +328,21 @@ impl State {
         }
     }
 
+    /// Pages that can be handed out without asking the system.
+    pub(super) fn spare(&self) -> usize {
+        self.free.len() + self.ready.len() * (CHUNK_PAGES - 1)
+    }
+
+    /// Takes a chunk that was made present.
+    pub(super) fn add_ready(&mut self, chunk: Chunk) {
+        self.ready.push(chunk.0);
+    }
+
     fn fresh(&mut self) -> Page {
         if self.chunks.is_empty() || self.used == CHUNK_PAGES - 1 {
             let huge = self.chunks.len() >= SMALL_CHUNKS;
-            self.chunks.push(new_chunk(huge));
+            let chunk = self.ready.pop().unwrap_or_else(|| new_chunk(huge));
+            self.chunks.push(chunk);
             self.used = 0;
         }
         self.used += 1;
@@ -347,7 +354,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        for chunk in self.chunks.drain(..) {
+        for chunk in self.chunks.drain(..).chain(self.ready.drain(..)) {
             // SAFETY: allocated in `new_chunk` with this layout; no handle, so no page of it is left
             unsafe { dealloc(chunk.as_ptr(), CHUNK) }
         }
@@ -373,6 +380,26 @@ fn new_chunk(huge: bool) -> NonNull<u8> {
     // SAFETY: the head is the chunk's first page; zeroed it says that no page is pinned
     unsafe { chunk.as_ptr().write_bytes(0, PAGE_BYTES) };
     chunk
+}
+
+/// A chunk on its way from the thread that made it.
+pub(super) struct Chunk(NonNull<u8>);
+
+// SAFETY: owned memory that nobody else knows
+unsafe impl Send for Chunk {}
+
+impl Chunk {
+    /// A chunk of huge pages, if there are any, all of it present.
+    pub(super) fn present() -> Self {
+        let chunk = new_chunk(true);
+        #[cfg(all(target_os = "linux", not(miri)))]
+        // SAFETY: the range is our allocation, and nothing in it is changed. Where it fails (before Linux 5.14), the first touch
+        // makes pages present.
+        unsafe {
+            libc::madvise(chunk.as_ptr().cast(), CHUNK_BYTES, libc::MADV_POPULATE_WRITE);
+        }
+        Self(chunk)
+    }
 }
 
 impl Default for PagePool {

@@ -281,7 +281,7 @@ fn a_key_set_twice_with_two_values_is_an_error_and_with_one_value_a_warning() {
 
 #[test]
 fn a_key_without_effect_is_never_silent_and_one_that_changes_guarantees_is_refused() {
-    let config = yaml("execution.checkpointing.incremental: true\nheartbeat.timeout: 50 s\n");
+    let config = yaml("execution.checkpointing.interval-during-backlog: 1 s\nheartbeat.timeout: 50 s\n");
     assert_eq!(warnings(&config).len(), 1, "a default needs no warning");
     assert!(warnings(&config)[0].contains("has no effect"), "{}", warnings(&config)[0]);
     assert!(

@@ -71,6 +71,13 @@ impl StreamExecutionEnvironment {
         self
     }
 
+    /// Whether a checkpoint writes only what changed since the last completed one, where backend and storage can do that.
+    /// Default: no. Key `execution.checkpointing.incremental`.
+    pub fn set_incremental_checkpoints(&mut self, incremental: bool) -> &mut Self {
+        self.config.set(o::INCREMENTAL_CHECKPOINTS, incremental);
+        self
+    }
+
     /// Where snapshots go: a [`MemoryStateBackend`](crate::MemoryStateBackend) or an
     /// [`FsStateBackend`](crate::FsStateBackend).
     ///
@@ -189,6 +196,7 @@ mod tests {
                 .set_max_concurrent_checkpoints(4)
                 .set_tolerable_checkpoint_failures(5)
                 .set_num_retained(6)
+                .set_incremental_checkpoints(true)
                 .set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation)
                 .set_restart_strategy(RestartStrategy::fixed_delay(u32::MAX, Duration::from_secs(7)))
                 .start_fresh()
@@ -201,6 +209,7 @@ mod tests {
                 .disable_operator_chaining()
                 .set_progress(ProgressMode::Never);
         });
+        assert!(settings.incremental_checkpoints);
         let checkpoint = format!("{:?}", settings.checkpoint);
         assert_eq!(
             checkpoint,

@@ -7,7 +7,8 @@ use stillstream_types::{CheckpointId, KeyedSnapshot, OperatorSubtaskState, Resul
 /// The keyed backend for this subtask, with what was restored.
 pub(crate) fn open_keyed<K: Key>(context: &OpenContext) -> Result<KeyedStateBackend<K>> {
     let options = BackendOptions::new(context.key_groups, context.key_group_range())
-        .asynchronous(context.asynchronous_snapshots);
+        .asynchronous(context.asynchronous_snapshots)
+        .incremental(context.incremental_checkpoints);
     let mut backend = KeyedStateBackend::heap(options);
     if let Some(restored) = &context.restored {
         backend

@@ -117,8 +117,7 @@ pub(super) const ROWS: &[Row] = &[
         "false",
         "upload only what changed, where the backend can",
     )
-    .older(&["state.backend.incremental"])
-    .no_effect("each checkpoint writes the whole state in this release: leave it out"),
+    .older(&["state.backend.incremental"]),
     option(
         "execution.checkpointing.interval",
         Kind::Duration,
