@@ -15,6 +15,7 @@
 //! | `places` | from hashes to places in the directory |
 //! | `pool` | memory of pages |
 //! | `pins` | the protocol of pins: who may touch a page, and who frees it |
+//! | `region` | memory from the system, on huge pages |
 //! | `spare` | pages made present ahead of the worker |
 //! | `layout` | how entries lie in a page, by the types of key and value |
 //! | `shared` | the counted box for values that own memory |
@@ -33,6 +34,7 @@ mod page_view;
 mod pins;
 mod places;
 mod pool;
+mod region;
 mod shared;
 mod spare;
 

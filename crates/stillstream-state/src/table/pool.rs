@@ -9,20 +9,19 @@
 //! - A page that no snapshot pins belongs to its table alone.
 //! - A pinned page never changes. The table pins, a snapshot unpins, on any thread; [`pins`] has the protocol.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU16;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::region::Regions;
 use super::{pins, spare};
 
 /// Bytes in a page.
 pub(super) const PAGE_BYTES: usize = 4096;
-const CHUNK_BYTES: usize = 2 << 20;
+pub(super) const CHUNK_BYTES: usize = 2 << 20;
 pub(super) const CHUNK_PAGES: usize = CHUNK_BYTES / PAGE_BYTES;
-/// A small state stays on ordinary memory pages: with huge ones the first touch of a chunk would cost 2 MiB.
-const SMALL_CHUNKS: usize = 1;
 /// How many page lists of released snapshots are kept for the next ones.
 const SPARE_LISTS: usize = 2;
 
@@ -230,6 +229,7 @@ pub struct PagePool {
 
 #[derive(Default)]
 pub(super) struct State {
+    regions: Regions,
     chunks: Vec<NonNull<u8>>,
     /// chunks of which no page was handed out, made present by another thread
     ready: Vec<NonNull<u8>>,
@@ -274,7 +274,7 @@ impl PagePool {
     /// Asks for so many pages to be present ahead: those that will be copied while a snapshot is held.
     pub(super) fn prepare(&self, pages: usize) {
         let state = self.lock();
-        if state.chunks.len() >= SMALL_CHUNKS && state.spare() < pages {
+        if state.chunks.len() > 1 && state.spare() < pages {
             drop(state);
             spare::prepare(&self.shared, pages);
         }
@@ -333,6 +333,11 @@ impl State {
         self.free.len() + self.ready.len() * (CHUNK_PAGES - 1)
     }
 
+    /// A chunk to be made present, of which no page is handed out meanwhile.
+    pub(super) fn chunk_to_prepare(&mut self) -> Chunk {
+        Chunk(self.regions.chunk())
+    }
+
     /// Takes a chunk that was made present.
     pub(super) fn add_ready(&mut self, chunk: Chunk) {
         self.ready.push(chunk.0);
@@ -340,8 +345,8 @@ impl State {
 
     fn fresh(&mut self) -> Page {
         if self.chunks.is_empty() || self.used == CHUNK_PAGES - 1 {
-            let huge = self.chunks.len() >= SMALL_CHUNKS;
-            let chunk = self.ready.pop().unwrap_or_else(|| new_chunk(huge));
+            // zeroed, its head says that no page is pinned
+            let chunk = self.ready.pop().unwrap_or_else(|| self.regions.chunk());
             self.chunks.push(chunk);
             self.used = 0;
         }
@@ -352,53 +357,26 @@ impl State {
     }
 }
 
-impl Drop for State {
-    fn drop(&mut self) {
-        for chunk in self.chunks.drain(..).chain(self.ready.drain(..)) {
-            // SAFETY: allocated in `new_chunk` with this layout; no handle, so no page of it is left
-            unsafe { dealloc(chunk.as_ptr(), CHUNK) }
-        }
-    }
-}
-
-const CHUNK: Layout = match Layout::from_size_align(CHUNK_BYTES, CHUNK_BYTES) {
+pub(super) const CHUNK: Layout = match Layout::from_size_align(CHUNK_BYTES, CHUNK_BYTES) {
     Ok(layout) => layout,
     Err(_) => panic!("a chunk's size is a power of two"),
 };
 
-fn new_chunk(huge: bool) -> NonNull<u8> {
-    // SAFETY: the layout is not empty
-    let chunk = unsafe { alloc(CHUNK) };
-    let Some(chunk) = NonNull::new(chunk) else { handle_alloc_error(CHUNK) };
-    #[cfg(all(target_os = "linux", not(miri)))]
-    if huge {
-        // SAFETY: the range is our allocation, and the call is advice. Where it fails, pages stay small.
-        unsafe { libc::madvise(chunk.as_ptr().cast(), CHUNK_BYTES, libc::MADV_HUGEPAGE) };
-    }
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    let _ = huge;
-    // SAFETY: the head is the chunk's first page; zeroed it says that no page is pinned
-    unsafe { chunk.as_ptr().write_bytes(0, PAGE_BYTES) };
-    chunk
-}
-
-/// A chunk on its way from the thread that made it.
+/// A chunk on its way to or from the thread that makes it present. It belongs to the pool all the time.
 pub(super) struct Chunk(NonNull<u8>);
 
-// SAFETY: owned memory that nobody else knows
+// SAFETY: memory that nobody else uses, reached through the pool that owns it
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    /// A chunk of huge pages, if there are any, all of it present.
-    pub(super) fn present() -> Self {
-        let chunk = new_chunk(true);
+    /// Makes all of it present. The caller keeps the pool alive.
+    pub(super) fn make_present(&self) {
         #[cfg(all(target_os = "linux", not(miri)))]
-        // SAFETY: the range is our allocation, and nothing in it is changed. Where it fails (before Linux 5.14), the first touch
-        // makes pages present.
+        // SAFETY: the range is the pool's, and nothing in it is changed. Where it fails (before Linux 5.14), the first touch makes
+        // pages present.
         unsafe {
-            libc::madvise(chunk.as_ptr().cast(), CHUNK_BYTES, libc::MADV_POPULATE_WRITE);
+            libc::madvise(self.0.as_ptr().cast(), CHUNK_BYTES, libc::MADV_POPULATE_WRITE);
         }
-        Self(chunk)
     }
 }
 

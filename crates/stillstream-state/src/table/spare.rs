@@ -8,7 +8,7 @@
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use super::pool::{Chunk, State};
+use super::pool::State;
 
 type Request = (Weak<Mutex<State>>, usize);
 
@@ -34,7 +34,8 @@ fn fill(pool: &Weak<Mutex<State>>, pages: usize) {
         if state().spare() >= pages {
             return;
         }
-        let chunk = Chunk::present();
+        let chunk = state().chunk_to_prepare();
+        chunk.make_present();
         state().add_ready(chunk);
     }
 }
