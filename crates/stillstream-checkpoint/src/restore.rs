@@ -231,7 +231,13 @@ fn assign(old: &OperatorState, parallelism: u32) -> Vec<OperatorSubtaskState> {
         .map(|(index, operator)| {
             let range = groups.range(index as u32, parallelism);
             let handles = old.subtasks.values().flat_map(|state| &state.keyed);
+            let incremental = old.subtasks.values().flat_map(|state| &state.incremental);
             OperatorSubtaskState {
+                // the backend takes the groups that it owns out of each
+                incremental: incremental
+                    .filter(|handle| !handle.range.intersect(range).is_empty())
+                    .cloned()
+                    .collect(),
                 keyed: handles.filter_map(|handle| restrict(handle, range)).collect(),
                 operator,
             }

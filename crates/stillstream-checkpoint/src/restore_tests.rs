@@ -45,7 +45,11 @@ fn operator(index: u32) -> OperatorStateHandle {
 
 fn metadata(p: u32) -> CheckpointMetadata {
     let subtask = |index: u32| {
-        let state = OperatorSubtaskState { keyed: vec![keyed(index, p)], operator: vec![operator(index)] };
+        let state = OperatorSubtaskState {
+            keyed: vec![keyed(index, p)],
+            incremental: Vec::new(),
+            operator: vec![operator(index)],
+        };
         (SubtaskIndex(index), state)
     };
     CheckpointMetadata {

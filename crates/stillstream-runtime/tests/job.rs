@@ -27,6 +27,7 @@ fn snapshot_words(words: Vec<u64>) -> AsyncSnapshot {
         let entry = OperatorStateEntry { mode: RedistributionMode::Split, schema: Vec::new(), offsets, end };
         let states = BTreeMap::from([("words".to_string(), entry)]);
         Ok(OperatorSubtaskState {
+            incremental: Vec::new(),
             operator: vec![OperatorStateHandle { states, stream: stream.finish()? }],
             keyed: Vec::new(),
         })

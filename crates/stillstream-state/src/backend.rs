@@ -1,7 +1,9 @@
 //! [`KeyedStateBackend`]: where the keyed state of one operator in one subtask lives.
 
+use std::fmt;
+
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{KeyGroupRange, KeyGroups, KeyedStateHandle};
+use stillstream_types::{CheckpointId, KeyGroupRange, KeyGroups, KeyedSnapshot, KeyedStateHandle};
 
 use crate::heap::{HeapKeyedStateBackend, KeyedValue, NamespacedValue, TimeDomain, Timers};
 use crate::kinds::{Aggregate, AggregatingState, ListState, MapState, ReducingState, StateKind, ValueState};
@@ -14,6 +16,9 @@ pub struct BackendOptions {
     /// Whether processing goes on while a snapshot is written (copy-on-write tables), or waits while it is encoded
     /// (plain maps). The default is asynchronous.
     pub asynchronous: bool,
+    /// Whether a checkpoint writes only what changed since the last completed one, where backend and storage can do
+    /// that. The default is no.
+    pub incremental: bool,
     /// The job's key groups.
     pub groups: KeyGroups,
     /// The key groups of this subtask.
@@ -23,12 +28,17 @@ pub struct BackendOptions {
 impl BackendOptions {
     /// Asynchronous snapshots for this range.
     pub fn new(groups: KeyGroups, range: KeyGroupRange) -> Self {
-        Self { asynchronous: true, groups, range }
+        Self { asynchronous: true, incremental: false, groups, range }
     }
 
     /// Whether processing goes on while a snapshot is written.
     pub fn asynchronous(self, asynchronous: bool) -> Self {
         Self { asynchronous, ..self }
+    }
+
+    /// Whether a checkpoint writes only what changed since the last completed one.
+    pub fn incremental(self, incremental: bool) -> Self {
+        Self { incremental, ..self }
     }
 }
 
@@ -43,6 +53,52 @@ pub struct StateSize {
     pub entries: usize,
     /// Bytes of the table; what values own elsewhere (strings, vectors) is not counted.
     pub memory_bytes: usize,
+}
+
+/// The asynchronous part of a checkpoint of keyed state; written on the snapshot pool.
+pub struct FrozenCheckpoint(Form);
+
+type WriteOwnForm = dyn FnOnce(&dyn SnapshotStore, &str) -> Result<KeyedSnapshot, StateError> + Send;
+
+#[allow(dead_code, reason = "built by the backends that have a form of their own")]
+enum Form {
+    Canonical(FrozenKeyedState),
+    Own(Box<WriteOwnForm>),
+}
+
+impl fmt::Debug for FrozenCheckpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Form::Canonical(frozen) => frozen.fmt(f),
+            Form::Own(_) => f.write_str("FrozenCheckpoint"),
+        }
+    }
+}
+
+impl From<FrozenKeyedState> for FrozenCheckpoint {
+    fn from(frozen: FrozenKeyedState) -> Self {
+        Self(Form::Canonical(frozen))
+    }
+}
+
+impl FrozenCheckpoint {
+    /// A snapshot in the backend's own form, which `write` writes.
+    #[allow(dead_code, reason = "built by the backends that have a form of their own")]
+    pub(crate) fn own(
+        write: impl FnOnce(&dyn SnapshotStore, &str) -> Result<KeyedSnapshot, StateError> + Send + 'static,
+    ) -> Self {
+        Self(Form::Own(Box::new(write)))
+    }
+
+    /// Writes it to `store`; `name` tells a person what is inside. Blocks.
+    pub fn write(self, store: &dyn SnapshotStore, name: &str) -> Result<KeyedSnapshot, StateError> {
+        match self.0 {
+            Form::Canonical(frozen) => {
+                Ok(KeyedSnapshot { keyed: frozen.write(store, name)?, ..KeyedSnapshot::default() })
+            }
+            Form::Own(write) => write(store, name),
+        }
+    }
 }
 
 /// The keyed state of one operator in one subtask.
@@ -130,7 +186,24 @@ impl<K: Key> KeyedStateBackend<K> {
         each!(self, backend => backend.timers(name, domain))
     }
 
-    /// The synchronous part of a snapshot: everything as it is now, to be written elsewhere by
+    /// The synchronous part of checkpoint `id`: everything as it is now, to be written elsewhere by
+    /// [`FrozenCheckpoint::write`]. It takes the form that the options ask for; what it may leave out is what a
+    /// [completed](Self::checkpoint_completed) checkpoint holds.
+    pub fn freeze_checkpoint(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
+        each!(self, backend => backend.freeze_checkpoint(id))
+    }
+
+    /// Checkpoint `id` is completed: later ones may name its files. Notices can be lost, and ids can be left out.
+    pub fn checkpoint_completed(&mut self, id: CheckpointId) {
+        each!(self, backend => backend.checkpoint_completed(id));
+    }
+
+    /// Checkpoint `id` was given up: its files will be deleted.
+    pub fn checkpoint_aborted(&mut self, id: CheckpointId) {
+        each!(self, backend => backend.checkpoint_aborted(id));
+    }
+
+    /// The synchronous part of a full snapshot in canonical form: everything as it is now, to be written elsewhere by
     /// [`FrozenKeyedState::write`]. Changes made afterwards are not seen by it.
     pub fn freeze(&mut self) -> Result<FrozenKeyedState, StateError> {
         each!(self, backend => backend.freeze())
@@ -144,6 +217,15 @@ impl<K: Key> KeyedStateBackend<K> {
         store: &dyn SnapshotStore,
     ) -> Result<(), StateError> {
         each!(self, backend => backend.restore(handles, store))
+    }
+
+    /// [`restore`](Self::restore) from what a checkpoint wrote, in whatever form.
+    pub fn restore_snapshot(
+        &mut self,
+        snapshot: &KeyedSnapshot,
+        store: &dyn SnapshotStore,
+    ) -> Result<(), StateError> {
+        each!(self, backend => backend.restore_snapshot(snapshot, store))
     }
 
     /// Takes over what was read. States that are registered are filled now, others when they are registered.

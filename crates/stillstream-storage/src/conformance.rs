@@ -68,7 +68,14 @@ pub fn sample_metadata(id: u64, job: JobId, streams: &[StreamHandle]) -> Checkpo
         parallelism: 2,
         max_parallelism: 128,
         subtasks: [
-            (SubtaskIndex(0), OperatorSubtaskState { keyed: vec![keyed], operator: vec![operator] }),
+            (
+                SubtaskIndex(0),
+                OperatorSubtaskState {
+                    keyed: vec![keyed],
+                    incremental: Vec::new(),
+                    operator: vec![operator],
+                },
+            ),
             (SubtaskIndex(1), OperatorSubtaskState::default()),
         ]
         .into(),

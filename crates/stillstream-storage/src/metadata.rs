@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use prost::Message;
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CheckpointMetadata, Generation, JobId, KeyGroup, KeyGroupRange,
-    KeyGroupSection, KeyedStateHandle, OperatorId, OperatorState, OperatorStateEntry, OperatorStateHandle,
-    OperatorSubtaskState, RedistributionMode, StreamHandle, SubtaskIndex,
+    CheckpointId, CheckpointKind, CheckpointMetadata, Generation, IncrementalFormat, IncrementalHandle,
+    JobId, KeyGroup, KeyGroupRange, KeyGroupSection, KeyedStateHandle, NamedStream, OperatorId,
+    OperatorState, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode,
+    StreamHandle, SubtaskIndex,
 };
 
 use crate::error::StorageError;
@@ -96,6 +97,7 @@ fn operator_out(operator: &OperatorState) -> proto::Operator {
                 index: index.0,
                 keyed: state.keyed.iter().map(keyed_out).collect(),
                 operator: state.operator.iter().map(operator_handle_out).collect(),
+                incremental: state.incremental.iter().map(incremental_out).collect(),
             })
             .collect(),
     }
@@ -113,6 +115,21 @@ fn keyed_out(handle: &KeyedStateHandle) -> proto::Keyed {
         lens: sections.iter().map(|s| s.len).collect(),
         crc32cs: sections.iter().map(|s| s.crc32c).collect(),
         stream: Some(stream_out(&handle.stream)),
+    }
+}
+
+fn incremental_out(handle: &IncrementalHandle) -> proto::Incremental {
+    proto::Incremental {
+        start: handle.range.start.into(),
+        end: handle.range.end.into(),
+        format: match handle.format {
+            IncrementalFormat::HeapChain => 1,
+            IncrementalFormat::RocksDb => 2,
+        },
+        backend: handle.backend,
+        meta: Some(stream_out(&handle.meta)),
+        names: handle.files.iter().map(|file| file.name.clone()).collect(),
+        streams: handle.files.iter().map(|file| stream_out(&file.stream)).collect(),
     }
 }
 
@@ -171,6 +188,11 @@ impl Reader<'_> {
                     .into_iter()
                     .map(|o| self.operator_handle(o))
                     .collect::<Result<_, _>>()?,
+                incremental: s
+                    .incremental
+                    .into_iter()
+                    .map(|i| self.incremental(i))
+                    .collect::<Result<_, _>>()?,
             };
             Ok((SubtaskIndex(s.index), state))
         };
@@ -185,7 +207,6 @@ impl Reader<'_> {
     }
 
     fn keyed(&self, keyed: proto::Keyed) -> Result<KeyedStateHandle, StorageError> {
-        let group = |n: u32| u16::try_from(n).map_err(|_| self.bad("key group", "at most 65535", n));
         let count = keyed.groups.len();
         for column in [keyed.offsets.len(), keyed.lens.len(), keyed.crc32cs.len()] {
             if column != count {
@@ -194,19 +215,46 @@ impl Reader<'_> {
         }
         let rest = keyed.offsets.iter().zip(&keyed.lens).zip(&keyed.crc32cs);
         let sections = keyed.groups.iter().zip(rest).map(|(&number, ((&offset, &len), &crc32c))| {
-            Ok(KeyGroupSection { group: KeyGroup(group(number)?), offset, len, crc32c })
+            Ok(KeyGroupSection { group: KeyGroup(self.group(number)?), offset, len, crc32c })
         });
         let sections = sections.collect::<Result<_, StorageError>>()?;
-        let (start, end) = (group(keyed.start)?, group(keyed.end)?);
-        if end < start {
-            return Err(self.bad("end of a key-group range", format!("at least {start}"), end));
-        }
         Ok(KeyedStateHandle {
-            range: KeyGroupRange::new(start, end),
+            range: self.range(keyed.start, keyed.end)?,
             header_len: keyed.header_len,
             header_crc32c: keyed.header_crc32c,
             sections,
             stream: self.stream(keyed.stream)?,
+        })
+    }
+
+    fn group(&self, number: u32) -> Result<u16, StorageError> {
+        u16::try_from(number).map_err(|_| self.bad("key group", "at most 65535", number))
+    }
+
+    fn range(&self, start: u32, end: u32) -> Result<KeyGroupRange, StorageError> {
+        let (start, end) = (self.group(start)?, self.group(end)?);
+        match end < start {
+            true => Err(self.bad("end of a key-group range", format!("at least {start}"), end)),
+            false => Ok(KeyGroupRange::new(start, end)),
+        }
+    }
+
+    fn incremental(&self, handle: proto::Incremental) -> Result<IncrementalHandle, StorageError> {
+        if handle.names.len() != handle.streams.len() {
+            return Err(self.bad("number of files", handle.names.len(), handle.streams.len()));
+        }
+        let files = handle.names.into_iter().zip(handle.streams);
+        let file = |(name, stream)| Ok(NamedStream { name, stream: self.stream(Some(stream))? });
+        Ok(IncrementalHandle {
+            range: self.range(handle.start, handle.end)?,
+            format: match handle.format {
+                1 => IncrementalFormat::HeapChain,
+                2 => IncrementalFormat::RocksDb,
+                other => return Err(self.bad("form of incremental state", "1 or 2", other)),
+            },
+            backend: handle.backend,
+            meta: self.stream(handle.meta)?,
+            files: files.map(file).collect::<Result<_, StorageError>>()?,
         })
     }
 

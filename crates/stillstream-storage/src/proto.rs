@@ -50,6 +50,29 @@ pub(crate) struct Subtask {
     pub(crate) keyed: Vec<Keyed>,
     #[prost(message, repeated, tag = "3")]
     pub(crate) operator: Vec<OperatorHandle>,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) incremental: Vec<Incremental>,
+}
+
+/// State in a backend's own form, as a set of files.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Incremental {
+    #[prost(uint32, tag = "1")]
+    pub(crate) start: u32,
+    #[prost(uint32, tag = "2")]
+    pub(crate) end: u32,
+    /// 1 heap chain, 2 RocksDB
+    #[prost(uint32, tag = "3")]
+    pub(crate) format: u32,
+    #[prost(fixed64, tag = "4")]
+    pub(crate) backend: u64,
+    #[prost(message, optional, tag = "5")]
+    pub(crate) meta: Option<Stream>,
+    /// The names of `streams`, one each.
+    #[prost(string, repeated, tag = "6")]
+    pub(crate) names: Vec<String>,
+    #[prost(message, repeated, tag = "7")]
+    pub(crate) streams: Vec<Stream>,
 }
 
 #[derive(Clone, PartialEq, Message)]

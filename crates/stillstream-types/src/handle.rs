@@ -43,6 +43,11 @@ impl StreamHandle {
         self.len() == 0
     }
 
+    /// Whether it is a file that several checkpoints may name: its path begins with `shared/`.
+    pub fn is_shared(&self) -> bool {
+        self.path().is_some_and(|path| path.starts_with("shared/"))
+    }
+
     /// The file's path, if it is a file.
     pub fn path(&self) -> Option<&str> {
         match self {
@@ -79,6 +84,65 @@ pub struct KeyedStateHandle {
     pub sections: Vec<KeyGroupSection>,
     /// The bytes: header first, then the sections.
     pub stream: StreamHandle,
+}
+
+/// What wrote an [`IncrementalHandle`], and can read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IncrementalFormat {
+    /// The heap backend: a full image and the changes after it.
+    HeapChain,
+    /// The files of a RocksDB checkpoint.
+    RocksDb,
+}
+
+/// One file of an [`IncrementalHandle`], under the name that the backend knows it by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedStream {
+    /// Unique within one backend instance, as in `000012.sst`; the same name means the same bytes.
+    pub name: String,
+    /// Where it lies: a path below `shared/` if several checkpoints may name it.
+    pub stream: StreamHandle,
+}
+
+/// Keyed state of one subtask as a set of files, some of which earlier checkpoints wrote.
+///
+/// A file below `shared/` is named by several checkpoints and lives as long as one of them does; all others belong to
+/// this checkpoint alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IncrementalHandle {
+    /// The key groups that the handle covers.
+    pub range: KeyGroupRange,
+    /// What wrote it.
+    pub format: IncrementalFormat,
+    /// The backend instance that wrote it: file names are unique within one.
+    pub backend: u64,
+    /// What the backend needs to read the files: names, kinds and types of the states, and how the files belong together.
+    pub meta: StreamHandle,
+    /// The files, in the order of the backend.
+    pub files: Vec<NamedStream>,
+}
+
+impl IncrementalHandle {
+    /// Every stream that it names.
+    pub fn streams(&self) -> impl Iterator<Item = &StreamHandle> {
+        std::iter::once(&self.meta).chain(self.files.iter().map(|file| &file.stream))
+    }
+}
+
+/// The keyed state that one operator in one subtask wrote for one checkpoint, or gets back.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KeyedSnapshot {
+    /// In the canonical form, which every backend reads.
+    pub keyed: Vec<KeyedStateHandle>,
+    /// In a backend's own form.
+    pub incremental: Vec<IncrementalHandle>,
+}
+
+impl KeyedSnapshot {
+    /// Whether there is no state.
+    pub fn is_empty(&self) -> bool {
+        self.keyed.is_empty() && self.incremental.is_empty()
+    }
 }
 
 /// How the items of an operator state are dealt out when a job is restored.
@@ -119,6 +183,9 @@ pub struct OperatorStateHandle {
 pub struct OperatorSubtaskState {
     /// Keyed state; more than one handle after a restore with another parallelism.
     pub keyed: Vec<KeyedStateHandle>,
+    /// Keyed state that shares files with earlier checkpoints; more than one handle after a restore with another
+    /// parallelism.
+    pub incremental: Vec<IncrementalHandle>,
     /// Operator state; more than one handle after a restore with another parallelism.
     pub operator: Vec<OperatorStateHandle>,
 }
@@ -131,12 +198,18 @@ impl OperatorSubtaskState {
 
     /// Whether there is no state.
     pub fn is_empty(&self) -> bool {
-        self.keyed.is_empty() && self.operator.is_empty()
+        self.keyed.is_empty() && self.incremental.is_empty() && self.operator.is_empty()
+    }
+
+    /// A copy of its keyed part.
+    pub fn keyed_snapshot(&self) -> KeyedSnapshot {
+        KeyedSnapshot { keyed: self.keyed.clone(), incremental: self.incremental.clone() }
     }
 
     /// Every stream that it names.
     pub fn streams(&self) -> impl Iterator<Item = &StreamHandle> {
-        self.keyed.iter().map(|k| &k.stream).chain(self.operator.iter().map(|o| &o.stream))
+        let incremental = self.incremental.iter().flat_map(IncrementalHandle::streams);
+        self.keyed.iter().map(|k| &k.stream).chain(incremental).chain(self.operator.iter().map(|o| &o.stream))
     }
 }
 

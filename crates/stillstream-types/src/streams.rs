@@ -14,6 +14,25 @@ pub trait SnapshotStore: Send + Sync + fmt::Debug {
     /// path unique.
     fn create(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>>;
 
+    /// Whether [`create_shared`](Self::create_shared) works: later checkpoints may name what this one writes. Without it
+    /// every snapshot is a full one.
+    fn keeps_shared(&self) -> bool {
+        false
+    }
+
+    /// Opens a stream for a file that later checkpoints may name too. It always becomes a file, below `shared/`.
+    ///
+    /// # Errors
+    /// `Unsupported`, unless [`keeps_shared`](Self::keeps_shared) says otherwise.
+    fn create_shared(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!(
+                "`{name}` cannot be shared between checkpoints: this storage keeps each snapshot by itself"
+            ),
+        ))
+    }
+
     /// The largest snapshot of one single state that this store takes, if it has such a limit (the memory backend's
     /// `max_state_size`). A backend checks it state by state, so that its error can name the state.
     fn max_state_size(&self) -> Option<u64> {

@@ -57,6 +57,7 @@ impl CheckpointCoordinator {
                 if let Some(operator) = at.get(id).and_then(|at| operators.get_mut(*at)) {
                     let all = operator.subtasks.entry(subtask.index).or_default();
                     all.keyed.extend_from_slice(&state.keyed);
+                    all.incremental.extend_from_slice(&state.incremental);
                     all.operator.extend_from_slice(&state.operator);
                 }
             }

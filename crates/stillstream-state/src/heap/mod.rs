@@ -16,11 +16,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use stillstream_types::KeyedStateHandle;
 use stillstream_types::streams::SnapshotStore;
+use stillstream_types::{CheckpointId, KeyedSnapshot, KeyedStateHandle};
 
 use crate::StateError;
-use crate::backend::{BackendOptions, StateSize};
+use crate::backend::{BackendOptions, FrozenCheckpoint, StateSize};
 use crate::data::{Data, DecodeError, Key, Schema};
 use crate::kinds::{
     Aggregate, AggregatingState, Fold, ListState, MapEntries, MapState, ReducingState, StateKind, ValueState,
@@ -180,6 +180,26 @@ impl<K: Key> HeapKeyedStateBackend<K> {
             value: <()>::schema(),
         };
         Ok(Timers(self.register(meta, |_, options| TimerQueue::new(options.groups))?))
+    }
+
+    /// See [`KeyedStateBackend::freeze_checkpoint`](crate::KeyedStateBackend::freeze_checkpoint).
+    pub fn freeze_checkpoint(&mut self, _: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
+        Ok(self.freeze()?.into())
+    }
+
+    /// See [`KeyedStateBackend::checkpoint_completed`](crate::KeyedStateBackend::checkpoint_completed).
+    pub fn checkpoint_completed(&mut self, _: CheckpointId) {}
+
+    /// See [`KeyedStateBackend::checkpoint_aborted`](crate::KeyedStateBackend::checkpoint_aborted).
+    pub fn checkpoint_aborted(&mut self, _: CheckpointId) {}
+
+    /// See [`KeyedStateBackend::restore_snapshot`](crate::KeyedStateBackend::restore_snapshot).
+    pub fn restore_snapshot(
+        &mut self,
+        snapshot: &KeyedSnapshot,
+        store: &dyn SnapshotStore,
+    ) -> Result<(), StateError> {
+        self.restore(&snapshot.keyed, store)
     }
 
     /// See [`KeyedStateBackend::freeze`](crate::KeyedStateBackend::freeze).

@@ -209,10 +209,24 @@ impl<L: Logic> Operator for KeyedOperator<L> {
         Ok(Some(if more { now_ms } else { next.map_or(i64::MAX, Timestamp::as_millis) }))
     }
 
-    fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
         let Some(opened) = &mut self.opened else { return Ok(None) };
         let broadcasts = self.uses_broadcasts.then_some(&opened.broadcasts);
-        freeze(&mut opened.states.backend, broadcasts, &opened.name).map(Some)
+        freeze(&mut opened.states.backend, broadcasts, &opened.name, id).map(Some)
+    }
+
+    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
+        if let Some(opened) = &mut self.opened {
+            opened.states.backend.checkpoint_completed(id);
+        }
+        Ok(())
+    }
+
+    fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
+        if let Some(opened) = &mut self.opened {
+            opened.states.backend.checkpoint_aborted(id);
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use stillstream_runtime::{AsyncSnapshot, OpenContext};
 use stillstream_state::{BackendOptions, Key, KeyedStateBackend, OperatorStateBackend, StateError};
-use stillstream_types::{OperatorSubtaskState, Result};
+use stillstream_types::{CheckpointId, KeyedSnapshot, OperatorSubtaskState, Result};
 
 /// The keyed backend for this subtask, with what was restored.
 pub(crate) fn open_keyed<K: Key>(context: &OpenContext) -> Result<KeyedStateBackend<K>> {
@@ -10,7 +10,9 @@ pub(crate) fn open_keyed<K: Key>(context: &OpenContext) -> Result<KeyedStateBack
         .asynchronous(context.asynchronous_snapshots);
     let mut backend = KeyedStateBackend::heap(options);
     if let Some(restored) = &context.restored {
-        backend.restore(&restored.keyed, &*context.store).map_err(StateError::into_error)?;
+        backend
+            .restore_snapshot(&restored.keyed_snapshot(), &*context.store)
+            .map_err(StateError::into_error)?;
     }
     Ok(backend)
 }
@@ -29,16 +31,18 @@ pub(crate) fn freeze<K: Key>(
     keyed: &mut KeyedStateBackend<K>,
     operator: Option<&OperatorStateBackend>,
     name: &str,
+    id: CheckpointId,
 ) -> Result<AsyncSnapshot> {
-    let keyed = keyed.freeze().map_err(StateError::into_error)?;
+    let keyed = keyed.freeze_checkpoint(id).map_err(StateError::into_error)?;
     let operator = operator.map(OperatorStateBackend::freeze).transpose().map_err(StateError::into_error)?;
     let name = name.to_string();
     Ok(Box::new(move |store| {
-        let keyed = keyed.write(store, &name).map_err(StateError::into_error)?;
+        let KeyedSnapshot { keyed, incremental } =
+            keyed.write(store, &name).map_err(StateError::into_error)?;
         let operator = match operator {
             Some(operator) => operator.write(store, &name).map_err(StateError::into_error)?,
             None => Vec::new(),
         };
-        Ok(OperatorSubtaskState { keyed, operator })
+        Ok(OperatorSubtaskState { keyed, incremental, operator })
     }))
 }

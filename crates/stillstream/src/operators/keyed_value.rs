@@ -120,8 +120,22 @@ impl<T: Data, S: KeySelector<T>, V: Data, U: Data, F: Step<T, V, U>> Operator
         Ok(())
     }
 
-    fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
         let Some(opened) = &mut self.opened else { return Ok(None) };
-        freeze(&mut opened.backend, None, &opened.name).map(Some)
+        freeze(&mut opened.backend, None, &opened.name, id).map(Some)
+    }
+
+    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
+        if let Some(opened) = &mut self.opened {
+            opened.backend.checkpoint_completed(id);
+        }
+        Ok(())
+    }
+
+    fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
+        if let Some(opened) = &mut self.opened {
+            opened.backend.checkpoint_aborted(id);
+        }
+        Ok(())
     }
 }

@@ -162,7 +162,7 @@ impl<T: Data> Operator for AssignWatermarks<T> {
         let (frozen, name) = (open.saved.freeze(self.max.max(followed))?, open.name.clone());
         Ok(Some(Box::new(move |store| {
             let operator = frozen.write(store, &name).map_err(StateError::into_error)?;
-            Ok(OperatorSubtaskState { keyed: Vec::new(), operator })
+            Ok(OperatorSubtaskState { operator, ..OperatorSubtaskState::default() })
         })))
     }
 }

@@ -212,7 +212,21 @@ where
         Ok(false)
     }
 
-    fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
-        self.open.as_mut().ok_or_else(not_open)?.shell.snapshot()
+    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+        self.open.as_mut().ok_or_else(not_open)?.shell.snapshot(id)
+    }
+
+    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
+        if let Some(open) = &mut self.open {
+            open.shell.backend().checkpoint_completed(id);
+        }
+        Ok(())
+    }
+
+    fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
+        if let Some(open) = &mut self.open {
+            open.shell.backend().checkpoint_aborted(id);
+        }
+        Ok(())
     }
 }

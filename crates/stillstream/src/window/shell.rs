@@ -5,7 +5,9 @@ use std::sync::Arc;
 use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::{AsyncSnapshot, OpenContext, Output};
 use stillstream_state::{BackendOptions, Data, Key, KeyedStateBackend, OperatorStateBackend, StateError};
-use stillstream_types::{Error, ErrorKind, KeyHash, OperatorSubtaskState, Result, Timestamp};
+use stillstream_types::{
+    CheckpointId, Error, ErrorKind, KeyHash, KeyedSnapshot, OperatorSubtaskState, Result, Timestamp,
+};
 
 use super::TimeWindow;
 use super::event_clock::EventClock;
@@ -63,7 +65,9 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
             .asynchronous(context.asynchronous_snapshots);
         let mut backend = KeyedStateBackend::heap(options);
         if let Some(restored) = &context.restored {
-            backend.restore(&restored.keyed, &*context.store).map_err(StateError::into_error)?;
+            backend
+                .restore_snapshot(&restored.keyed_snapshot(), &*context.store)
+                .map_err(StateError::into_error)?;
         }
         let mut operator = open_operator_state(context)?;
         let clock = EventClock::open(&mut operator, context)?;
@@ -136,15 +140,15 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
         self.counters.add(&self.late_name, std::mem::take(&mut self.late_count));
     }
 
-    pub fn snapshot(&mut self) -> Result<Option<AsyncSnapshot>> {
+    pub fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
         self.clock.save()?;
-        let keyed = self.backend.freeze().map_err(StateError::into_error)?;
+        let keyed = self.backend.freeze_checkpoint(id).map_err(StateError::into_error)?;
         let operator = self.operator.freeze().map_err(StateError::into_error)?;
         let name = self.name.clone();
         Ok(Some(Box::new(move |store| {
             let write = || {
-                let keyed = keyed.write(store, &name)?;
-                Ok(OperatorSubtaskState { keyed, operator: operator.write(store, &name)? })
+                let KeyedSnapshot { keyed, incremental } = keyed.write(store, &name)?;
+                Ok(OperatorSubtaskState { keyed, incremental, operator: operator.write(store, &name)? })
             };
             write().map_err(StateError::into_error)
         })))
