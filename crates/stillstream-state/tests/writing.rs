@@ -68,7 +68,7 @@ fn filled() -> Result<(KeyedStateBackend<u64>, KeyGroups), StateError> {
         large.set(&ctx, format!("{key:0>100}"))?;
         if key % 3 == 0 {
             small.add(&ctx, 1)?;
-            timers.register(Timestamp::from_millis(key as i64 % 99), ctx.hash, &key, ());
+            timers.register(Timestamp::from_millis(key as i64 % 99), ctx.hash, &key, ())?;
         }
     }
     // one value larger than any buffer

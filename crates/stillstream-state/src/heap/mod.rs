@@ -6,9 +6,13 @@ mod namespaced;
 mod plain;
 mod timers;
 
-pub use keyed::KeyedValue;
-pub use namespaced::{NamespaceWalk, NamespacedValue};
-pub use timers::{TimeDomain, Timer, Timers};
+pub use timers::{TimeDomain, Timer};
+
+#[cfg(feature = "rocksdb")]
+pub(crate) use cells::hash_in;
+pub(crate) use keyed::KeyedTable;
+pub(crate) use namespaced::{HeapWalk, NamespacedTable};
+pub(crate) use timers::TimerQueue;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -27,9 +31,7 @@ use crate::kinds::{
 };
 use crate::meta::StateMeta;
 use crate::snapshot::{Chunk, FrozenKeyedState, Header, RestoredKeyedState, Run};
-use keyed::KeyedTable;
-use namespaced::NamespacedTable;
-use timers::TimerQueue;
+use crate::typed::{KeyedValue, NamespacedValue, Timers};
 
 /// One registered state, its types out of sight.
 pub(crate) trait HeapState {
@@ -150,7 +152,7 @@ impl<K: Key> HeapKeyedStateBackend<K> {
 
     /// See [`KeyedStateBackend::keyed_value`](crate::KeyedStateBackend::keyed_value).
     pub fn keyed_value<V: Data>(&mut self, name: &str) -> Result<KeyedValue<K, V>, StateError> {
-        Ok(KeyedValue(self.table(name, StateKind::Value)?))
+        Ok(KeyedValue::over_heap(self.table(name, StateKind::Value)?))
     }
 
     /// See [`KeyedStateBackend::namespaced`](crate::KeyedStateBackend::namespaced).
@@ -164,7 +166,7 @@ impl<K: Key> HeapKeyedStateBackend<K> {
             namespace: N::schema(),
             value: V::schema(),
         };
-        Ok(NamespacedValue(self.register(meta, NamespacedTable::new)?))
+        Ok(NamespacedValue::over_heap(self.register(meta, NamespacedTable::new)?))
     }
 
     /// See [`KeyedStateBackend::timers`](crate::KeyedStateBackend::timers).
@@ -179,7 +181,7 @@ impl<K: Key> HeapKeyedStateBackend<K> {
             namespace: N::schema(),
             value: <()>::schema(),
         };
-        Ok(Timers(self.register(meta, |_, options| TimerQueue::new(options.groups))?))
+        Ok(Timers::over_heap(self.register(meta, |_, options| TimerQueue::new(options.groups))?))
     }
 
     /// See [`KeyedStateBackend::freeze_checkpoint`](crate::KeyedStateBackend::freeze_checkpoint).

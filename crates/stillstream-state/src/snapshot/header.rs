@@ -1,9 +1,9 @@
 //! The header: what the stream holds.
 
-use stillstream_types::KeyedStateHandle;
+use stillstream_types::{KeyGroups, KeyedStateHandle};
 
 use crate::StateError;
-use crate::data::{Data, DecodeError, Schema};
+use crate::data::{Compatibility, Data, DecodeError, Key, Schema};
 use crate::meta::StateMeta;
 
 const MAGIC: [u8; 4] = *b"SSKS";
@@ -56,6 +56,25 @@ impl Header {
             Ok(Err(found)) => Err(StateError::FormatVersion { path: path.into(), found, supported: VERSION }),
             Err(error) => Err(malformed(error.to_string())),
         }
+    }
+
+    /// Refuses a snapshot with keys of another type or another number of key groups than the program's.
+    pub fn check<K: Key>(&self, groups: KeyGroups, path: &str) -> Result<(), StateError> {
+        if self.max_parallelism != groups.max_parallelism() {
+            return Err(StateError::MaxParallelism {
+                path: path.into(),
+                stored: self.max_parallelism,
+                wanted: groups.max_parallelism(),
+            });
+        }
+        if K::schema().compatible_with(&self.key) != Compatibility::AsIs {
+            return Err(StateError::KeyIncompatible {
+                names: self.names(),
+                stored: self.key.to_string(),
+                wanted: K::schema().to_string(),
+            });
+        }
+        Ok(())
     }
 
     /// The states' names, for an error.

@@ -12,5 +12,9 @@ pub use write::FrozenKeyedState;
 
 pub(crate) use header::Header;
 pub(crate) use read::Chunk;
+#[cfg(feature = "rocksdb")]
+pub(crate) use read::{checked_header, for_each_chunk};
+#[cfg(feature = "rocksdb")]
+pub(crate) use run::CHUNK_BYTES;
 pub(crate) use run::{FrozenRun, RunWriter};
 pub(crate) use write::Run;

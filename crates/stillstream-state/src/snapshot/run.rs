@@ -18,6 +18,8 @@ pub(crate) trait FrozenRun: Send {
 
 /// Takes chunks: entries of one state in one key group. `payload` is the namespace, then the entries.
 pub(crate) trait ChunkSink {
+    /// The chunks that follow belong to another state, by its place in the header.
+    fn of_state(&mut self, state: u16);
     fn chunk(&mut self, group: KeyGroup, count: u32, payload: &[u8]) -> Result<(), StateError>;
 }
 
@@ -52,6 +54,22 @@ impl<'a> RunWriter<'a> {
         }
         encode(&mut self.chunk);
         self.count += 1;
+    }
+
+    /// What follows belongs to this state of the header: a run may hold several, group by group.
+    pub fn of_state(&mut self, state: u16) {
+        self.flush();
+        self.sink.of_state(state);
+    }
+
+    /// Whether writing has failed; then the rest can be left out.
+    pub fn failed(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// Ends the run with an error.
+    pub fn fail(&mut self, error: StateError) {
+        self.error.get_or_insert(error);
     }
 
     /// Entries that are encoded already, with their namespace.

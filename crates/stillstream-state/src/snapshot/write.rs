@@ -69,7 +69,8 @@ impl FrozenKeyedState {
             let mut sink = BufferSink { state: run.state, into: &mut others, sizes: &mut sizes };
             let mut writer = RunWriter::new(&run.namespace, &mut sink);
             run.entries.write(&mut writer);
-            writer.finish().map_err(|e| self.header.name_entry(e, run.state))?;
+            let written = writer.finish();
+            written.map_err(|e| self.header.name_entry(e, sink.state))?;
         }
         // by group; within a group by state, in the order of the header
         others.parts.sort_by_key(|part| (part.group, part.state));
@@ -83,7 +84,8 @@ impl FrozenKeyedState {
             sink.state = run.state;
             let mut writer = RunWriter::new(&run.namespace, &mut sink);
             run.entries.write(&mut writer);
-            writer.finish().map_err(|e| self.header.name_entry(e, run.state))?;
+            let written = writer.finish();
+            written.map_err(|e| self.header.name_entry(e, sink.state))?;
         }
         sink.put_others(KeyGroup(u16::MAX))?;
         let stream = sink.stream;
@@ -171,6 +173,10 @@ struct BufferSink<'a> {
 }
 
 impl ChunkSink for BufferSink<'_> {
+    fn of_state(&mut self, state: u16) {
+        self.state = state;
+    }
+
     fn chunk(&mut self, group: KeyGroup, count: u32, payload: &[u8]) -> Result<(), StateError> {
         let head = chunk_head(self.state, count, payload)?;
         if self.sizes.add(self.state, head.len() + payload.len()) {
@@ -204,6 +210,10 @@ impl StreamSink<'_, '_> {
 }
 
 impl ChunkSink for StreamSink<'_, '_> {
+    fn of_state(&mut self, state: u16) {
+        self.state = state;
+    }
+
     fn chunk(&mut self, group: KeyGroup, count: u32, payload: &[u8]) -> Result<(), StateError> {
         let head = chunk_head(self.state, count, payload)?;
         if self.sizes.add(self.state, head.len() + payload.len()) {
