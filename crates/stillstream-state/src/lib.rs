@@ -50,9 +50,7 @@ pub use meta::StateMeta;
 pub use operator::{
     BroadcastState, FrozenOperatorState, OperatorListState, OperatorStateBackend, RestoredOperatorState,
 };
-pub use rocksdb_options::{
-    CompactionStyle, Compression, LocalRecovery, LogLevel, MemoryBudget, PredefinedOptions, RocksDbOptions,
-};
+pub use rocksdb_options::{Compression, LocalRecovery, MemoryBudget, RocksDbOptions};
 pub use snapshot::{FrozenKeyedState, RestoredKeyedState};
 pub use stillstream_derive::Data;
 pub use typed::{KeyedValue, NamespaceWalk, NamespacedValue, Timers};

@@ -5,59 +5,11 @@
 
 use std::path::PathBuf;
 
-/// Flink's `PredefinedOptions`: a starting point, which the single options change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum PredefinedOptions {
-    /// RocksDB's own defaults.
-    #[default]
-    Default,
-    /// Four background threads, levels sized from the last one.
-    SpinningDiskOptimized,
-    /// The same with larger files, blocks and write buffers, and bloom filters.
-    SpinningDiskOptimizedHighMem,
-    /// Four background threads.
-    FlashSsdOptimized,
-}
+use stillstream_types::config::{
+    CompactionStyle, ConfigOption, ConfigValue, Configuration, InfoLogLevel, PredefinedOptions, options as o,
+};
 
-impl PredefinedOptions {
-    /// By Flink's name, as in `FLASH_SSD_OPTIMIZED`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "DEFAULT" => Some(Self::Default),
-            "SPINNING_DISK_OPTIMIZED" => Some(Self::SpinningDiskOptimized),
-            "SPINNING_DISK_OPTIMIZED_HIGH_MEM" => Some(Self::SpinningDiskOptimizedHighMem),
-            "FLASH_SSD_OPTIMIZED" => Some(Self::FlashSsdOptimized),
-            _ => None,
-        }
-    }
-}
-
-/// How files are compacted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum CompactionStyle {
-    /// Levels of sorted files.
-    #[default]
-    Level,
-    /// Sorted runs of similar size.
-    Universal,
-    /// The oldest files are dropped: only for state that may be lost.
-    Fifo,
-    /// Not at all.
-    None,
-}
-
-impl CompactionStyle {
-    /// By Flink's name, as in `LEVEL`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "LEVEL" => Some(Self::Level),
-            "UNIVERSAL" => Some(Self::Universal),
-            "FIFO" => Some(Self::Fifo),
-            "NONE" => Some(Self::None),
-            _ => None,
-        }
-    }
-}
+use crate::StateError;
 
 /// How blocks are compressed. Only what this build of RocksDB contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -75,39 +27,6 @@ impl Compression {
         match name {
             "NO_COMPRESSION" => Some(Self::None),
             "LZ4_COMPRESSION" => Some(Self::Lz4),
-            _ => None,
-        }
-    }
-}
-
-/// What RocksDB writes into its own log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LogLevel {
-    /// Everything.
-    Debug,
-    /// The default.
-    #[default]
-    Info,
-    /// Warnings and worse.
-    Warn,
-    /// Errors and worse.
-    Error,
-    /// Only what ends the database.
-    Fatal,
-    /// Only the head of the file.
-    Header,
-}
-
-impl LogLevel {
-    /// By Flink's name, as in `INFO_LEVEL`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "DEBUG_LEVEL" => Some(Self::Debug),
-            "INFO_LEVEL" => Some(Self::Info),
-            "WARN_LEVEL" => Some(Self::Warn),
-            "ERROR_LEVEL" => Some(Self::Error),
-            "FATAL_LEVEL" => Some(Self::Fatal),
-            "HEADER_LEVEL" => Some(Self::Header),
             _ => None,
         }
     }
@@ -182,7 +101,7 @@ pub struct RocksDbOptions {
     /// Compression by level; the last one stands for all deeper levels.
     pub compression: Vec<Compression>,
     /// What RocksDB logs.
-    pub log_level: LogLevel,
+    pub log_level: InfoLogLevel,
     /// Where; `None`: beside the database.
     pub log_dir: Option<PathBuf>,
     /// Log files kept.
@@ -191,8 +110,6 @@ pub struct RocksDbOptions {
     pub log_file_bytes: u64,
     /// Most uploads or downloads at once of one operator.
     pub transfer_threads: u32,
-    /// Bytes that are put into one write batch, and sorted for one bulk-loaded file.
-    pub write_batch_bytes: u64,
     /// Which share of a database's key groups must be one's own for it to become the base after a rescale.
     pub overlap_threshold: f64,
     /// Whether whole files outside one's own range are dropped after a rescale.
@@ -232,12 +149,11 @@ impl RocksDbOptions {
             target_file_bytes: None,
             level_base_bytes: None,
             compression: vec![Compression::Lz4],
-            log_level: LogLevel::Info,
+            log_level: InfoLogLevel::Info,
             log_dir: None,
             log_files: 4,
             log_file_bytes: 25 << 20,
             transfer_threads: 4,
-            write_batch_bytes: 2 << 20,
             overlap_threshold: 0.0,
             delete_files_in_range: false,
             compact_after_rescale: false,
@@ -246,5 +162,100 @@ impl RocksDbOptions {
             instance: 0,
             max_value_bytes: i32::MAX as u64,
         }
+    }
+    /// What a configuration says (`state.backend.rocksdb.*`), for a process with so many slots.
+    ///
+    /// ```
+    /// use stillstream_state::RocksDbOptions;
+    /// use stillstream_types::config::Configuration;
+    ///
+    /// let mut config = Configuration::new();
+    /// config.set_text("state.backend.rocksdb.memory.fixed-per-slot", "100 mb")?;
+    /// let options = RocksDbOptions::from_config(&config, 4)?;
+    /// assert_eq!(options.memory.total_bytes, Some(400 << 20));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// For a compression that is not built.
+    pub fn from_config(config: &Configuration, slots: u32) -> Result<Self, StateError> {
+        fn given<T: ConfigValue>(config: &Configuration, option: ConfigOption<T>) -> Option<T> {
+            config.is_set(option).then(|| config.get(option))
+        }
+        let natural = |n: i32| u32::try_from(n).unwrap_or(0);
+        let local_dir = match config.get(o::ROCKSDB_LOCAL_DIR) {
+            Some(dir) => PathBuf::from(dir),
+            None => std::env::temp_dir().join("stillstream"),
+        };
+        let per_slot = config.get(o::ROCKSDB_FIXED_PER_SLOT);
+        let total_bytes = match (per_slot, config.get(o::ROCKSDB_FIXED_PER_PROCESS)) {
+            (Some(slot), _) => Some(slot.bytes().saturating_mul(slots.max(1).into())),
+            (None, Some(process)) => Some(process.bytes()),
+            (None, None) if config.get(o::ROCKSDB_MANAGED_MEMORY) => MemoryBudget::default().total_bytes,
+            (None, None) => None,
+        };
+        let mut compression = Vec::new();
+        for name in config.get(o::ROCKSDB_COMPRESSION) {
+            let known = Compression::from_name(&name).ok_or_else(|| StateError::Setting {
+                key: o::ROCKSDB_COMPRESSION.key(),
+                value: name.clone(),
+                why: "this release is built with LZ4_COMPRESSION and NO_COMPRESSION only: write one of them"
+                    .into(),
+            })?;
+            compression.push(known);
+        }
+        Ok(Self {
+            memory: MemoryBudget {
+                total_bytes,
+                write_buffer_ratio: config.get(o::ROCKSDB_WRITE_BUFFER_RATIO),
+                partitioned_index_filters: config.get(o::ROCKSDB_PARTITIONED_INDEX),
+            },
+            predefined: config.get(o::ROCKSDB_PREDEFINED_OPTIONS),
+            threads: given(config, o::ROCKSDB_THREADS).map(natural),
+            open_files: given(config, o::ROCKSDB_OPEN_FILES),
+            write_buffer_bytes: given(config, o::ROCKSDB_WRITE_BUFFER_SIZE).map(|size| size.bytes()),
+            write_buffer_count: given(config, o::ROCKSDB_WRITE_BUFFER_COUNT).map(natural),
+            write_buffers_to_merge: given(config, o::ROCKSDB_WRITE_BUFFERS_TO_MERGE).map(natural),
+            block_bytes: given(config, o::ROCKSDB_BLOCK_SIZE).map(|size| size.bytes()),
+            metadata_block_bytes: given(config, o::ROCKSDB_METADATA_BLOCK_SIZE).map(|size| size.bytes()),
+            block_cache_bytes: given(config, o::ROCKSDB_BLOCK_CACHE_SIZE).map(|size| size.bytes()),
+            bloom_filter: given(config, o::ROCKSDB_BLOOM_FILTER),
+            bloom_bits_per_key: given(config, o::ROCKSDB_BLOOM_BITS),
+            bloom_block_based: given(config, o::ROCKSDB_BLOOM_BLOCK_BASED),
+            compaction: given(config, o::ROCKSDB_COMPACTION_STYLE),
+            dynamic_level_size: given(config, o::ROCKSDB_DYNAMIC_LEVELS),
+            target_file_bytes: given(config, o::ROCKSDB_TARGET_FILE_SIZE).map(|size| size.bytes()),
+            level_base_bytes: given(config, o::ROCKSDB_LEVEL_BASE).map(|size| size.bytes()),
+            compression,
+            log_level: config.get(o::ROCKSDB_LOG_LEVEL),
+            log_dir: config.get(o::ROCKSDB_LOG_DIR).map(PathBuf::from),
+            log_files: natural(config.get(o::ROCKSDB_LOG_FILES)),
+            log_file_bytes: config.get(o::ROCKSDB_LOG_FILE_SIZE).bytes(),
+            // a negative number is a common pool in Flink; here an operator's transfers are bounded in any case
+            transfer_threads: match config.get(o::ROCKSDB_TRANSFER_THREADS) {
+                ..=0 => 4,
+                threads => natural(threads),
+            },
+            overlap_threshold: config.get(o::ROCKSDB_OVERLAP_THRESHOLD),
+            delete_files_in_range: config.get(o::ROCKSDB_DELETE_FILES_IN_RANGE),
+            compact_after_rescale: config.get(o::ROCKSDB_COMPACT_AFTER_RESCALE),
+            timer_cache: natural(config.get(o::ROCKSDB_TIMER_CACHE)) as usize,
+            local_recovery: config.get(o::LOCAL_BACKUP).then(|| LocalRecovery {
+                dir: match config.get(o::LOCAL_BACKUP_DIRS).and_then(|dirs| dirs.into_iter().next()) {
+                    Some(dir) => PathBuf::from(dir),
+                    None => local_dir.join("local-recovery"),
+                },
+            }),
+            ..Self::new(local_dir)
+        })
+    }
+
+    /// The same for one subtask: local copies get a folder of their own below the one that is set, by job, operator and
+    /// subtask, and the backend a number that no other one of the job has.
+    pub fn for_subtask(&self, instance: u64, folders: &[&str]) -> Self {
+        let local_recovery = self.local_recovery.as_ref().map(|local| LocalRecovery {
+            dir: folders.iter().fold(local.dir.clone(), |dir, folder| dir.join(folder)),
+        });
+        Self { instance, local_recovery, ..self.clone() }
     }
 }

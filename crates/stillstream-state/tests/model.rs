@@ -101,13 +101,13 @@ impl Running {
             found.extend(entries.into_iter().map(|(_, key, n)| ((window, key), n)));
         }
         assert_eq!(found, model.0);
-        assert_eq!(self.timers.len(), model.1.len());
+        assert_eq!(self.timers.len().unwrap(), model.1.len());
         let first = model.1.first().map(|timer| Timestamp::from_millis(timer.0));
         assert_eq!(self.timers.peek_next_time(), first);
     }
 
     fn drain_timers(&self) -> Vec<(i64, KeyHash, i8, u16)> {
-        std::iter::from_fn(|| self.timers.pop_due(Timestamp::MAX))
+        std::iter::from_fn(|| self.timers.pop_due(Timestamp::MAX).unwrap())
             .map(|t| (t.time.as_millis(), t.hash, t.namespace, t.key))
             .collect()
     }
@@ -146,15 +146,16 @@ fn run(steps: Vec<Step>, asynchronous: bool) {
                 }
             }
             Step::Register { at, key, window } => {
-                let new = running.timers.register(Timestamp::from_millis(at), hash(key), &key, window);
+                let new =
+                    running.timers.register(Timestamp::from_millis(at), hash(key), &key, window).unwrap();
                 assert_eq!(new, model.1.insert((at, hash(key), window, key)));
             }
             Step::Delete { at, key, window } => {
-                let was = running.timers.delete(Timestamp::from_millis(at), hash(key), &key, window);
+                let was = running.timers.delete(Timestamp::from_millis(at), hash(key), &key, window).unwrap();
                 assert_eq!(was, model.1.remove(&(at, hash(key), window, key)));
             }
             Step::Fire { up_to } => {
-                while let Some(timer) = running.timers.pop_due(Timestamp::from_millis(up_to)) {
+                while let Some(timer) = running.timers.pop_due(Timestamp::from_millis(up_to)).unwrap() {
                     let first = model.1.pop_first().unwrap();
                     assert_eq!((timer.time.as_millis(), timer.hash, timer.namespace, timer.key), first);
                 }
@@ -205,7 +206,8 @@ fn timers_keep_their_order_whatever_order_they_come_in() {
         for i in 0..n {
             let key = (i % 1000) as u16;
             let timer = (shape(i), hash(key), (i / 1000) as i8, key);
-            let new = running.timers.register(Timestamp::from_millis(timer.0), timer.1, &key, timer.2);
+            let new =
+                running.timers.register(Timestamp::from_millis(timer.0), timer.1, &key, timer.2).unwrap();
             assert_eq!(new, expected.insert(timer));
         }
         assert_eq!(running.drain_timers(), expected.into_iter().collect::<Vec<_>>());

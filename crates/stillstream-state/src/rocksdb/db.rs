@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use rust_rocksdb::checkpoint::Checkpoint;
 use rust_rocksdb::{
-    BoundColumnFamily, ColumnFamilyDescriptor, DBPinnableSlice, DBRawIteratorWithThreadMode, DBWithThreadMode, Error,
-    IngestExternalFileOptions, MultiThreaded, ReadOptions, SnapshotWithThreadMode, SstFileWriter, WriteBatch,
-    WriteOptions,
+    BoundColumnFamily, ColumnFamilyDescriptor, DBPinnableSlice, DBRawIteratorWithThreadMode,
+    DBWithThreadMode, Error, IngestExternalFileOptions, MultiThreaded, ReadOptions, SnapshotWithThreadMode,
+    SstFileWriter, WriteBatch, WriteOptions,
 };
 
 use super::directory::WorkDir;
@@ -32,7 +32,10 @@ pub(crate) struct Database {
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database").field("path", &self.path).field("families", &self.rocks.cf_names()).finish()
+        f.debug_struct("Database")
+            .field("path", &self.path)
+            .field("families", &self.rocks.cf_names())
+            .finish()
     }
 }
 
@@ -46,9 +49,15 @@ const DEFAULT_FAMILY: &str = "default";
 
 impl Database {
     /// Opens the database in `folder` of `dir`, with the column families of these states; makes what is missing.
-    pub fn open(dir: Arc<WorkDir>, folder: &str, states: &[&str], tuning: Tuning) -> Result<Self, StateError> {
+    pub fn open(
+        dir: Arc<WorkDir>,
+        folder: &str,
+        states: &[&str],
+        tuning: Tuning,
+    ) -> Result<Self, StateError> {
         let path = dir.path().join(folder);
-        let names = std::iter::once(DEFAULT_FAMILY.to_string()).chain(states.iter().map(|name| family_name(name)));
+        let names =
+            std::iter::once(DEFAULT_FAMILY.to_string()).chain(states.iter().map(|name| family_name(name)));
         let families = names.map(|name| ColumnFamilyDescriptor::new(name, tuning.family_options()));
         let rocks = Rocks::open_cf_descriptors(&tuning.database_options(), &path, families)
             .map_err(|e| database("", &path, "opening the database", e))?;
@@ -57,7 +66,6 @@ impl Database {
         write.disable_wal(true);
         Ok(Self { rocks, path, write, tuning, dir })
     }
-
 
     /// Makes the column family of a state.
     pub fn create_family(self: &Arc<Self>, state: &str) -> Result<Family, StateError> {
@@ -78,8 +86,9 @@ impl Database {
         })?;
         // SAFETY: only the lifetime changes. The handle points to the column family of `rocks` and must be gone before
         // it: `Family` owns the database too, and its `Drop` lets go of the handle first.
-        let handle =
-            unsafe { std::mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(handle) };
+        let handle = unsafe {
+            std::mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(handle)
+        };
         Ok(Family { handle: ManuallyDrop::new(handle), database: self.clone(), name: state.into() })
     }
 
@@ -94,7 +103,9 @@ impl Database {
         // SAFETY: only the lifetime changes. The snapshot points to `rocks`, and `Snapshot` keeps that open until its
         // `Drop` has let go of the snapshot.
         let snapshot = unsafe {
-            std::mem::transmute::<SnapshotWithThreadMode<'_, Rocks>, SnapshotWithThreadMode<'static, Rocks>>(snapshot)
+            std::mem::transmute::<SnapshotWithThreadMode<'_, Rocks>, SnapshotWithThreadMode<'static, Rocks>>(
+                snapshot,
+            )
         };
         Snapshot { snapshot: ManuallyDrop::new(snapshot), database: self.clone() }
     }
@@ -200,7 +211,8 @@ impl Family {
 
     /// Bytes of its memory tables.
     pub fn memory_bytes(&self) -> usize {
-        let bytes = self.database.rocks.property_int_value_cf(&*self.handle, "rocksdb.cur-size-all-mem-tables");
+        let bytes =
+            self.database.rocks.property_int_value_cf(&*self.handle, "rocksdb.cur-size-all-mem-tables");
         bytes.ok().flatten().unwrap_or(0) as usize
     }
 
@@ -223,9 +235,10 @@ impl Family {
         // SAFETY: only the lifetime changes. The iterator points into `rocks` and the column family; `Scan` keeps the
         // database, which owns the family, open until its `Drop` has let go of the iterator.
         let rows = unsafe {
-            std::mem::transmute::<DBRawIteratorWithThreadMode<'_, Rocks>, DBRawIteratorWithThreadMode<'static, Rocks>>(
-                rows,
-            )
+            std::mem::transmute::<
+                DBRawIteratorWithThreadMode<'_, Rocks>,
+                DBRawIteratorWithThreadMode<'static, Rocks>,
+            >(rows)
         };
         Scan { rows: ManuallyDrop::new(rows), database: self.database.clone(), name: self.name.clone() }
     }
@@ -286,7 +299,10 @@ impl Scan {
     }
 
     /// Hands each entry that is left to `f`.
-    pub fn each(mut self, mut f: impl FnMut(&[u8], &[u8]) -> Result<(), StateError>) -> Result<(), StateError> {
+    pub fn each(
+        mut self,
+        mut f: impl FnMut(&[u8], &[u8]) -> Result<(), StateError>,
+    ) -> Result<(), StateError> {
         while let Some((key, value)) = self.entry()? {
             f(key, value)?;
             self.next();
@@ -335,7 +351,11 @@ pub(crate) struct SortedFile<'a> {
 }
 
 impl<'a> SortedFile<'a> {
-    pub fn create(options: &'a rust_rocksdb::Options, path: PathBuf, state: &'a str) -> Result<Self, StateError> {
+    pub fn create(
+        options: &'a rust_rocksdb::Options,
+        path: PathBuf,
+        state: &'a str,
+    ) -> Result<Self, StateError> {
         let mut writer = SstFileWriter::create(options);
         writer.open(&path).map_err(|e| database(state, &path, "writing a file of", e))?;
         Ok(Self { writer, path, state })

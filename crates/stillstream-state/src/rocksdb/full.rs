@@ -4,11 +4,11 @@ use stillstream_types::{KeyGroup, KeyGroupRange};
 
 use super::db::{Snapshot, SnapshotScan};
 use super::layout::Layout;
+use crate::StateError;
 use crate::data::{Data, DecodeError, Schema};
 use crate::kinds::StateKind;
 use crate::meta::StateMeta;
 use crate::snapshot::{CHUNK_BYTES, FrozenRun, RunWriter};
-use crate::StateError;
 
 /// All states of a database as they were at one moment.
 pub(crate) struct FrozenDatabase {
@@ -169,4 +169,3 @@ impl Chunk {
         self.payload.extend_from_slice(value);
     }
 }
-

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{
-    CheckpointId, IncrementalFormat, IncrementalHandle, KeyGroupRange, KeyedSnapshot, NamedStream, StreamHandle,
+    CheckpointId, IncrementalFormat, IncrementalHandle, KeyGroupRange, KeyedSnapshot, NamedStream,
+    StreamHandle,
 };
 
 use super::db::Database;
@@ -145,7 +146,10 @@ impl NativeCheckpoint {
         let threads = self.options.transfer_threads.max(1) as usize;
         let files = in_parallel(threads, &names, |name| {
             let is_table = name.ends_with(".sst");
-            if shares && is_table && let Some(stream) = self.confirmed.get(name) {
+            if shares
+                && is_table
+                && let Some(stream) = self.confirmed.get(name)
+            {
                 return Ok(NamedStream { name: name.clone(), stream: stream.clone() });
             }
             let sharing = if shares && is_table { Sharing::Shared } else { Sharing::Private };

@@ -140,13 +140,25 @@ mod tests {
         let layout = Layout { groups: KeyGroups::new(128) };
         let timer = |group, time, bits| {
             let mut out = Vec::new();
-            layout.timer(Timestamp::from_millis(time), KeyHash::new(KeyGroup(group), bits), &7u16, &(), &mut out);
+            layout.timer(
+                Timestamp::from_millis(time),
+                KeyHash::new(KeyGroup(group), bits),
+                &7u16,
+                &(),
+                &mut out,
+            );
             out
         };
         assert_eq!(hex(&timer(3, 1, 0x0102_0304_0506)), "0380000000000000010102030405060700");
         assert_eq!(hex(&timer(3, -1, 0)), "037fffffffffffffff0000000000000700");
-        let ordered =
-            [timer(2, 900, 0), timer(3, i64::MIN, 5), timer(3, -1, 0), timer(3, 0, 0), timer(3, 0, 1), timer(3, i64::MAX, 0)];
+        let ordered = [
+            timer(2, 900, 0),
+            timer(3, i64::MIN, 5),
+            timer(3, -1, 0),
+            timer(3, 0, 0),
+            timer(3, 0, 1),
+            timer(3, i64::MAX, 0),
+        ];
         assert!(ordered.is_sorted());
         for (bytes, time) in ordered.iter().zip([900, i64::MIN, -1, 0, 0, i64::MAX]) {
             assert_eq!(layout.split_timer(bytes).map(|(time, ..)| time.as_millis()), Ok(time));

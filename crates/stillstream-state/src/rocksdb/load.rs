@@ -10,12 +10,12 @@ use super::db::{Database, Family, SortedFile};
 use super::full::cut;
 use super::layout::Layout;
 use super::state::Migrate;
+use crate::StateError;
 use crate::data::{Data, DecodeError, Key, Schema};
 use crate::heap::hash_in;
 use crate::kinds::StateKind;
 use crate::meta::StateMeta;
 use crate::snapshot::Chunk;
-use crate::StateError;
 
 /// Entries are sorted in memory up to so many bytes; then they become a file. 32 MiB.
 const RUN_BYTES: usize = 32 << 20;
@@ -220,12 +220,7 @@ impl<K: Key> FromCanonical<'_, K> {
         self.value(&self.stored.value, input, |bytes| put(key, bytes))
     }
 
-    fn value(
-        &self,
-        schema: &Schema,
-        input: &mut &[u8],
-        put: impl FnOnce(&[u8]),
-    ) -> Result<(), DecodeError> {
+    fn value(&self, schema: &Schema, input: &mut &[u8], put: impl FnOnce(&[u8])) -> Result<(), DecodeError> {
         let (value, rest) = cut(schema, input)?;
         *input = rest;
         match self.migrate {

@@ -34,8 +34,7 @@ impl SharedMemory {
     pub fn of_process(budget: &MemoryBudget) -> Option<Arc<Self>> {
         static SHARED: OnceLock<Mutex<BTreeMap<(u64, u64), Weak<SharedMemory>>>> = OnceLock::new();
         let total = budget.total_bytes?;
-        let mut shared =
-            SHARED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         let key = (total, budget.write_buffer_ratio.to_bits());
         if let Some(there) = shared.get(&key).and_then(Weak::upgrade) {
             return Some(there);

@@ -43,10 +43,10 @@ use std::sync::Arc;
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{CheckpointId, IncrementalFormat, KeyedSnapshot, KeyedStateHandle};
 
+use crate::StateError;
 use crate::backend::{BackendOptions, FrozenCheckpoint, StateSize};
 use crate::data::{Compatibility, Data, Key};
 use crate::heap::TimeDomain;
-use crate::typed::{KeyedValue, NamespacedValue, Timers};
 use crate::kinds::{
     Aggregate, AggregatingState, Fold, ListState, MapEntries, MapState, ReducingState, StateKind, ValueState,
 };
@@ -55,7 +55,7 @@ use crate::rocksdb_options::RocksDbOptions;
 use crate::snapshot::{
     Chunk, FrozenKeyedState, Header, RestoredKeyedState, Run, checked_header, for_each_chunk,
 };
-use crate::StateError;
+use crate::typed::{KeyedValue, NamespacedValue, Timers};
 use db::{Database, Family};
 use directory::WorkDir;
 use full::FrozenDatabase;
@@ -257,10 +257,8 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         domain: TimeDomain,
     ) -> Result<Timers<K, N>, StateError> {
         let (layout, range) = (self.layout, self.options.range);
-        let meta = StateMeta {
-            namespace: N::schema(),
-            ..Self::meta::<()>(&domain.state_name(name), domain.kind())
-        };
+        let meta =
+            StateMeta { namespace: N::schema(), ..Self::meta::<()>(&domain.state_name(name), domain.kind()) };
         let make = |family| RocksTimers::new(family, layout, range);
         Ok(Timers::over_rocksdb(self.register(meta, migrate::<()>, make)?))
     }
@@ -436,8 +434,7 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
             .collect();
         let mut fetched = restore::fetch::<K>(&handles, &self.dir, self.layout, &self.tuning, store)?;
         if self.database.is_none()
-            && let Some(base) =
-                restore::take_base(&mut fetched, range, self.tuning.options.overlap_threshold)
+            && let Some(base) = restore::take_base(&mut fetched, range, self.tuning.options.overlap_threshold)
         {
             let (dir, tuning) = (self.dir.clone(), self.tuning.clone());
             let (database, files) = restore::open_base(&base, dir, self.layout, range, tuning)?;

@@ -133,7 +133,9 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> RocksNamespaced<K, N, V> {
 
     /// How many keys a namespace holds: counts them.
     pub fn len(&self, namespace: N) -> Result<usize, StateError> {
-        self.range.iter().try_fold(0, |sum, group| Ok(sum + self.table.count(&self.prefix(group, namespace))?))
+        self.range
+            .iter()
+            .try_fold(0, |sum, group| Ok(sum + self.table.count(&self.prefix(group, namespace))?))
     }
 
     pub fn remove_namespace(&self, namespace: N) -> Result<(), StateError> {

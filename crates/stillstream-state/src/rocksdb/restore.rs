@@ -53,9 +53,11 @@ pub(crate) fn fetch<K: Key>(
     }
     let threads = tuning.options.transfer_threads.max(1) as usize;
     let local = tuning.options.local_recovery.as_ref();
-    in_parallel(threads, &wanted, |(file, folder)| match local.is_some_and(|local| local.fetch(file, folder)) {
-        true => Ok(()),
-        false => download(file, folder, store),
+    in_parallel(threads, &wanted, |(file, folder)| {
+        match local.is_some_and(|local| local.fetch(file, folder)) {
+            true => Ok(()),
+            false => download(file, folder, store),
+        }
     })?;
     Ok(fetched)
 }

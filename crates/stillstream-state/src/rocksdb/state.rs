@@ -53,11 +53,9 @@ pub(crate) fn check_size(family: &Family, value: &[u8]) -> Result<(), StateError
     let limit = family.database().tuning.options.max_value_bytes;
     match value.len() as u64 <= limit {
         true => Ok(()),
-        false => Err(StateError::EntryTooLarge {
-            name: family.name.to_string(),
-            size: value.len() as u64,
-            limit,
-        }),
+        false => {
+            Err(StateError::EntryTooLarge { name: family.name.to_string(), size: value.len() as u64, limit })
+        }
     }
 }
 

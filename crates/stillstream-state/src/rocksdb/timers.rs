@@ -126,7 +126,13 @@ impl<K: Key, N: Data + Ord + Copy> RocksTimers<K, N> {
         self.len.set(self.len.get().map(|len| len.saturating_add_signed(change)));
     }
 
-    pub fn register(&self, time: Timestamp, hash: KeyHash, key: &K, namespace: N) -> Result<bool, StateError> {
+    pub fn register(
+        &self,
+        time: Timestamp,
+        hash: KeyHash,
+        key: &K,
+        namespace: N,
+    ) -> Result<bool, StateError> {
         let queue = &mut *self.queue.borrow_mut();
         self.layout.timer(time, hash, key, &namespace, &mut queue.scratch);
         let bytes = &queue.scratch;

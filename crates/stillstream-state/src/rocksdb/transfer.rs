@@ -65,7 +65,8 @@ pub(crate) fn upload(
     label: &str,
 ) -> Result<NamedStream, StateError> {
     let path = folder.join(name);
-    let failed = |source| StateError::Io { what: format!("writing `{name}` of the snapshot `{label}`"), source };
+    let failed =
+        |source| StateError::Io { what: format!("writing `{name}` of the snapshot `{label}`"), source };
     let mut file = File::open(&path).map_err(|e| disk(&path, "reading a file", &e))?;
     let mut stream = match sharing {
         Sharing::Shared => store.create_shared(&shared_label(label, name)),
@@ -90,7 +91,11 @@ fn shared_label(label: &str, name: &str) -> String {
 }
 
 /// Copies one file from the storage into `folder` and verifies it.
-pub(crate) fn download(file: &NamedStream, folder: &Path, store: &dyn SnapshotStore) -> Result<(), StateError> {
+pub(crate) fn download(
+    file: &NamedStream,
+    folder: &Path,
+    store: &dyn SnapshotStore,
+) -> Result<(), StateError> {
     let (path, remote) = (folder.join(&file.name), path_of(&file.stream));
     let mut out = File::create(&path).map_err(|e| disk(&path, "making a file", &e))?;
     let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(|e| disk(&path, "writing a file", &e));

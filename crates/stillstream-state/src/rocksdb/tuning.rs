@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use rust_rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType, LogLevel as RocksLogLevel,
-    Options,
+    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType,
+    LogLevel as RocksLogLevel, Options,
 };
+
+use stillstream_types::config::{CompactionStyle, InfoLogLevel, PredefinedOptions};
 
 use super::list::{append, append_some};
 use super::memory::SharedMemory;
-use crate::rocksdb_options::{
-    CompactionStyle, Compression, LogLevel, PredefinedOptions, RocksDbOptions,
-};
+use crate::rocksdb_options::{Compression, RocksDbOptions};
 
 /// The options of one database, ready to be turned into RocksDB's.
 #[derive(Clone)]
@@ -56,12 +56,12 @@ impl Tuning {
         options.increase_parallelism(threads as i32);
         options.set_max_open_files(given.open_files.unwrap_or(-1));
         options.set_log_level(match given.log_level {
-            LogLevel::Debug => RocksLogLevel::Debug,
-            LogLevel::Info => RocksLogLevel::Info,
-            LogLevel::Warn => RocksLogLevel::Warn,
-            LogLevel::Error => RocksLogLevel::Error,
-            LogLevel::Fatal => RocksLogLevel::Fatal,
-            LogLevel::Header => RocksLogLevel::Header,
+            InfoLogLevel::Debug => RocksLogLevel::Debug,
+            InfoLogLevel::Info => RocksLogLevel::Info,
+            InfoLogLevel::Warn => RocksLogLevel::Warn,
+            InfoLogLevel::Error => RocksLogLevel::Error,
+            InfoLogLevel::Fatal => RocksLogLevel::Fatal,
+            InfoLogLevel::Header => RocksLogLevel::Header,
         });
         options.set_keep_log_file_num(given.log_files.max(1) as usize);
         options.set_max_log_file_size(given.log_file_bytes as usize);
@@ -79,11 +79,15 @@ impl Tuning {
         let (given, mut options) = (&*self.options, Options::default());
         let write_buffer_bytes = given.write_buffer_bytes.unwrap_or(64 << 20) as usize;
         options.set_write_buffer_size(write_buffer_bytes);
-        options.set_max_write_buffer_number(given.write_buffer_count.unwrap_or(if self.high_mem() { 4 } else { 2 }) as i32);
+        options.set_max_write_buffer_number(given.write_buffer_count.unwrap_or(if self.high_mem() {
+            4
+        } else {
+            2
+        }) as i32);
         options.set_min_write_buffer_number_to_merge(
             given.write_buffers_to_merge.unwrap_or(if self.high_mem() { 3 } else { 1 }) as i32,
         );
-        match given.compaction.unwrap_or_default() {
+        match given.compaction.unwrap_or(CompactionStyle::Level) {
             CompactionStyle::Level => options.set_compaction_style(DBCompactionStyle::Level),
             CompactionStyle::Universal => options.set_compaction_style(DBCompactionStyle::Universal),
             CompactionStyle::Fifo => options.set_compaction_style(DBCompactionStyle::Fifo),
@@ -120,7 +124,9 @@ impl Tuning {
     fn table_options(&self) -> BlockBasedOptions {
         let (given, mut table) = (&*self.options, BlockBasedOptions::default());
         table.set_format_version(5);
-        table.set_block_size(given.block_bytes.unwrap_or(if self.high_mem() { 128 << 10 } else { 4 << 10 }) as usize);
+        table.set_block_size(
+            given.block_bytes.unwrap_or(if self.high_mem() { 128 << 10 } else { 4 << 10 }) as usize
+        );
         table.set_metadata_block_size(given.metadata_block_bytes.unwrap_or(4 << 10) as usize);
         if given.bloom_filter.unwrap_or(self.high_mem()) {
             let bits = given.bloom_bits_per_key.unwrap_or(10.0);
@@ -140,7 +146,9 @@ impl Tuning {
             }
             None => {
                 let default = if self.high_mem() { 256 << 20 } else { 8 << 20 };
-                table.set_block_cache(&Cache::new_lru_cache(given.block_cache_bytes.unwrap_or(default) as usize));
+                table.set_block_cache(&Cache::new_lru_cache(
+                    given.block_cache_bytes.unwrap_or(default) as usize
+                ));
             }
         }
         table

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use stillstream_types::KeyHash;
 
 use super::on;
+use crate::StateError;
 use crate::data::{Data, Key};
 use crate::heap::KeyedTable;
 #[cfg(feature = "rocksdb")]
 use crate::rocksdb::RocksTable;
 use crate::table::KeyAt;
-use crate::StateError;
 
 #[derive(Debug)]
 enum Over<K, V> {

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use stillstream_types::KeyHash;
 
 use super::on;
+use crate::StateError;
 use crate::data::{Data, Key};
 use crate::heap::{HeapWalk, NamespacedTable};
 #[cfg(feature = "rocksdb")]
 use crate::rocksdb::{RocksNamespaced, RocksWalk};
 use crate::table::KeyAt;
-use crate::StateError;
 
 #[derive(Debug)]
 enum Over<K, N, V> {

@@ -5,11 +5,11 @@ use std::rc::Rc;
 use stillstream_types::{KeyHash, Timestamp};
 
 use super::on;
+use crate::StateError;
 use crate::data::{Data, Key};
 use crate::heap::{Timer, TimerQueue};
 #[cfg(feature = "rocksdb")]
 use crate::rocksdb::RocksTimers;
-use crate::StateError;
 
 #[derive(Debug)]
 enum Over<K, N> {
@@ -59,7 +59,13 @@ impl<K: Key, N: Data + Ord + Copy> Timers<K, N> {
 
     /// Registers a timer, and says whether it is new.
     #[inline]
-    pub fn register(&self, time: Timestamp, hash: KeyHash, key: &K, namespace: N) -> Result<bool, StateError> {
+    pub fn register(
+        &self,
+        time: Timestamp,
+        hash: KeyHash,
+        key: &K,
+        namespace: N,
+    ) -> Result<bool, StateError> {
         on!(Over, &self.0;
             heap => Ok(heap.register(time, hash, key, namespace));
             rocks => rocks.register(time, hash, key, namespace))
