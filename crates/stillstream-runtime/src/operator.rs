@@ -15,6 +15,7 @@ use stillstream_types::{
 use crate::batch::AnyBatch;
 use crate::clock::Clock;
 use crate::flow::WatermarkHub;
+use crate::job::RocksDbSettings;
 use crate::waker::Waker;
 
 /// What an operator emits, in order.
@@ -184,6 +185,8 @@ pub struct OpenContext {
     pub store: Arc<dyn SnapshotStore>,
     /// Whether heap state is copied on write while a snapshot is written (`false`: serialized in the synchronous part).
     pub asynchronous_snapshots: bool,
+    /// Keyed state lies in RocksDB, made like this; `None`: in memory.
+    pub rocksdb: Option<RocksDbSettings>,
     /// Whether the job takes checkpoints; without them a sink commits when it finishes.
     pub checkpointing: bool,
     /// Grows with every attempt to run the job, in all processes: makes names of temporary files unique.
@@ -234,6 +237,7 @@ impl OpenContext {
             restored_checkpoint: None,
             store,
             asynchronous_snapshots: true,
+            rocksdb: None,
             checkpointing: true,
             generation: 1,
             clock,

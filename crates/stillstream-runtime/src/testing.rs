@@ -28,6 +28,7 @@ impl OpenContext {
             restored_checkpoint: None,
             store: Arc::new(MemorySnapshotStore::default()),
             asynchronous_snapshots: true,
+            rocksdb: None,
             checkpointing: true,
             generation: 1,
             clock: Arc::new(ManualClock::default()),

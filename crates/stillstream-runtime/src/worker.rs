@@ -22,6 +22,7 @@ use crate::chain::Chain;
 use crate::clock::Clock;
 use crate::control::{AttemptSpec, Control, Report};
 use crate::flow::{Board, GeneratorState, WatermarkHub};
+use crate::job::RocksDbSettings;
 use crate::metrics::{Counters, WorkerMetrics};
 use crate::operator::OpenContext;
 use crate::plan::{NodeBody, Physical, Task};
@@ -36,6 +37,7 @@ pub(crate) struct WorkerSettings {
     pub alignment: Alignment,
     pub checkpointing: bool,
     pub asynchronous_snapshots: bool,
+    pub rocksdb: Option<RocksDbSettings>,
     pub records_in_flight: u64,
     pub budget: usize,
 }
@@ -118,6 +120,7 @@ fn open_chain(
             restored_checkpoint: spec.restored.as_ref().map(|restored| restored.checkpoint),
             store: store.clone(),
             asynchronous_snapshots: context.settings.asynchronous_snapshots,
+            rocksdb: context.settings.rocksdb.clone(),
             checkpointing: context.settings.checkpointing,
             generation: spec.generation.0,
             clock: context.clock.clone(),

@@ -48,18 +48,33 @@ pub(crate) fn family_name(state: &str) -> String {
 const DEFAULT_FAMILY: &str = "default";
 
 impl Database {
-    /// Opens the database in `folder` of `dir`, with the column families of these states; makes what is missing.
+    /// Makes a new database in `folder` of `dir`.
+    pub fn create(dir: Arc<WorkDir>, folder: &str, tuning: Tuning) -> Result<Self, StateError> {
+        Self::open_with(dir, folder, &[], tuning, true)
+    }
+
+    /// Opens the database in `folder` of `dir`, which must hold exactly the column families of these states.
     pub fn open(
         dir: Arc<WorkDir>,
         folder: &str,
         states: &[&str],
         tuning: Tuning,
     ) -> Result<Self, StateError> {
+        Self::open_with(dir, folder, states, tuning, false)
+    }
+
+    fn open_with(
+        dir: Arc<WorkDir>,
+        folder: &str,
+        states: &[&str],
+        tuning: Tuning,
+        new: bool,
+    ) -> Result<Self, StateError> {
         let path = dir.path().join(folder);
         let names =
             std::iter::once(DEFAULT_FAMILY.to_string()).chain(states.iter().map(|name| family_name(name)));
         let families = names.map(|name| ColumnFamilyDescriptor::new(name, tuning.family_options()));
-        let rocks = Rocks::open_cf_descriptors(&tuning.database_options(), &path, families)
+        let rocks = Rocks::open_cf_descriptors(&tuning.database_options(new), &path, families)
             .map_err(|e| database("", &path, "opening the database", e))?;
         let mut write = WriteOptions::default();
         // what a checkpoint does not hold is computed again after a failure
@@ -186,6 +201,11 @@ impl Family {
     pub fn delete_files(&self, from: &[u8], to: &[u8]) -> Result<(), StateError> {
         let delete = self.database.rocks.delete_file_in_range_cf(&*self.handle, from, to);
         delete.map_err(self.failed("deleting files of"))
+    }
+
+    /// Compacts all its files now.
+    pub fn compact(&self) {
+        self.database.rocks.compact_range_cf(&*self.handle, None::<&[u8]>, None::<&[u8]>);
     }
 
     /// Asks for a compaction in the background.

@@ -35,6 +35,8 @@ fn advice(kind: ErrorKind, why: &str) -> &'static str {
         "free some space there, or set `state.backend.rocksdb.localdir` to a folder on a larger disk"
     } else if why.contains("Permission denied") || why.contains("Read-only file system") {
         "make the folder writable, or set `state.backend.rocksdb.localdir` to one that is"
+    } else if why.contains("olumn family not found") || why.contains("olumn families not opened") {
+        "the checkpoint and its list of states do not belong together: restore from another checkpoint"
     } else if why.contains("Too many open files") {
         "raise the limit of open files (`ulimit -n`), or set `state.backend.rocksdb.files.open`"
     } else if kind == ErrorKind::Corruption || why.contains("No such file") {
@@ -42,5 +44,35 @@ fn advice(kind: ErrorKind, why: &str) -> &'static str {
          completed checkpoint; if it happens again, look at the disk of `state.backend.rocksdb.localdir`"
     } else {
         "look at the `LOG` file there; the job's restart takes the state from the last completed checkpoint"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_its_folder_and_the_key_that_moves_it() {
+        let full = std::io::Error::from_raw_os_error(28);
+        let error = disk(Path::new("/data/rocksdb-1-0"), "writing a file", &full).to_string();
+        for part in ["/data/rocksdb-1-0", "No space left", "state.backend.rocksdb.localdir"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_failure_has_its_own_advice() {
+        let whys = [
+            "No space left on device",
+            "Permission denied",
+            "Column family not found: x",
+            "Too many open files",
+        ];
+        let advices: std::collections::BTreeSet<_> = whys
+            .iter()
+            .map(|why| advice(ErrorKind::IOError, why))
+            .chain([advice(ErrorKind::Corruption, "")])
+            .collect();
+        assert_eq!(advices.len(), whys.len() + 1);
     }
 }

@@ -136,7 +136,7 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         if let Some(database) = &self.database {
             return Ok(database.clone());
         }
-        let database = Arc::new(Database::open(self.dir.clone(), FOLDER, &[], self.tuning.clone())?);
+        let database = Arc::new(Database::create(self.dir.clone(), FOLDER, self.tuning.clone())?);
         self.database = Some(database.clone());
         Ok(database)
     }
@@ -471,6 +471,14 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
     /// See [`KeyedStateBackend::unregistered`](crate::KeyedStateBackend::unregistered).
     pub fn unregistered(&self) -> Vec<String> {
         self.stored.keys().cloned().collect()
+    }
+
+    /// Puts a state's files together into as few as possible, without what was overwritten or removed. RocksDB does that by
+    /// itself, file by file; after a large removal one may not want to wait. Blocks.
+    pub fn compact(&self, name: &str) {
+        if let Some(known) = self.registered.get(name) {
+            known.family.compact();
+        }
     }
 
     /// See [`KeyedStateBackend::state_sizes`](crate::KeyedStateBackend::state_sizes). Up to 10 000 entries are counted,

@@ -41,11 +41,10 @@ impl Tuning {
         self.high_mem() || self.options.predefined == PredefinedOptions::SpinningDiskOptimized
     }
 
-    /// For the database as a whole.
-    pub fn database_options(&self) -> Options {
+    /// For the database as a whole; `new`: it may be made.
+    pub fn database_options(&self, new: bool) -> Options {
         let (given, mut options) = (&*self.options, Options::default());
-        options.create_if_missing(true);
-        options.create_missing_column_families(true);
+        options.create_if_missing(new);
         options.set_use_fsync(false);
         options.set_stats_dump_period_sec(0);
         options.set_avoid_unnecessary_blocking_io(true);

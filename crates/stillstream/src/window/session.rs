@@ -108,7 +108,7 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
         })?;
         if let Some(at) = timer {
             let at = Timestamp::from_millis(at);
-            self.timers.register(at, hash, key, ()).map_err(StateError::into_error)?;
+            self.timers.register(at, hash, key, ())?;
         }
         Ok(fired)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::{AsyncSnapshot, OpenContext, Output};
-use stillstream_state::{BackendOptions, Data, Key, KeyedStateBackend, OperatorStateBackend, StateError};
+use stillstream_state::{Data, Key, KeyedStateBackend, OperatorStateBackend, StateError};
 use stillstream_types::{
     CheckpointId, Error, ErrorKind, KeyHash, KeyedSnapshot, OperatorSubtaskState, Result, Timestamp,
 };
@@ -12,7 +12,7 @@ use stillstream_types::{
 use super::TimeWindow;
 use super::event_clock::EventClock;
 use crate::collector::Collector;
-use crate::operators::keyed_state::open_operator_state;
+use crate::operators::keyed_state::{open_keyed, open_operator_state};
 use crate::side_output::{OutputTag, SideCollectors, Sides};
 
 /// Results that one call of `resume` emits at most.
@@ -61,14 +61,7 @@ pub(crate) struct Shell<K, T, R> {
 
 impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
     pub fn open(context: &OpenContext, settings: &Settings<T>) -> Result<Self> {
-        let options = BackendOptions::new(context.key_groups, context.key_group_range())
-            .asynchronous(context.asynchronous_snapshots);
-        let mut backend = KeyedStateBackend::heap(options);
-        if let Some(restored) = &context.restored {
-            backend
-                .restore_snapshot(&restored.keyed_snapshot(), &*context.store)
-                .map_err(StateError::into_error)?;
-        }
+        let backend = open_keyed(context)?;
         let mut operator = open_operator_state(context)?;
         let clock = EventClock::open(&mut operator, context)?;
         Ok(Self {
