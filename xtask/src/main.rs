@@ -2,6 +2,7 @@
 
 mod cargo;
 mod docs;
+mod libclang;
 mod verify;
 
 use std::process::ExitCode;

@@ -35,8 +35,10 @@ impl WorkDir {
                 Err(e) => return Err(disk(&path, "making it", &e)),
             }
             let lock = File::create(path.join(LOCK)).map_err(|e| disk(&path, "making a lock file", &e))?;
-            lock.try_lock().map_err(|e| disk(&path, "locking", &io::Error::from(e)))?;
-            return Ok(Self { path, lock: Some(lock) });
+            // another process that looks for abandoned folders may have been faster within this moment
+            if lock.try_lock().is_ok() && path.join(LOCK).exists() {
+                return Ok(Self { path, lock: Some(lock) });
+            }
         }
     }
 
