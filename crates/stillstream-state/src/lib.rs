@@ -32,6 +32,8 @@ mod rocksdb_options;
 pub mod snapshot;
 pub mod table;
 pub mod typed;
+#[cfg(any(test, feature = "rocksdb"))]
+mod write_back;
 
 #[doc(hidden)]
 pub use derive_support as __private;

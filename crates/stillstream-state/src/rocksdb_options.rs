@@ -35,10 +35,12 @@ impl Compression {
 /// How much memory RocksDB may use.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MemoryBudget {
-    /// Bytes for block cache and write buffers of all databases of the process; `None`: each column family has a cache
-    /// and write buffers of its own, and nothing bounds their sum (`state.backend.rocksdb.memory.managed: false`).
+    /// Bytes for hot entries, block cache and write buffers of all databases of the process; `None`: each state has its
+    /// own, and nothing bounds their sum (`state.backend.rocksdb.memory.managed: false`).
     pub total_bytes: Option<u64>,
-    /// The share of it that write buffers may take.
+    /// The share of it for hot entries as native values, in front of RocksDB; the rest is RocksDB's.
+    pub write_back_ratio: f64,
+    /// The share of RocksDB's part that write buffers may take.
     pub write_buffer_ratio: f64,
     /// Whether indexes and filters are cached in two levels.
     pub partitioned_index_filters: bool,
@@ -46,7 +48,12 @@ pub struct MemoryBudget {
 
 impl Default for MemoryBudget {
     fn default() -> Self {
-        Self { total_bytes: Some(512 << 20), write_buffer_ratio: 0.5, partitioned_index_filters: false }
+        Self {
+            total_bytes: Some(512 << 20),
+            write_back_ratio: 0.5,
+            write_buffer_ratio: 0.5,
+            partitioned_index_filters: false,
+        }
     }
 }
 
@@ -207,6 +214,7 @@ impl RocksDbOptions {
         Ok(Self {
             memory: MemoryBudget {
                 total_bytes,
+                write_back_ratio: config.get(o::ROCKSDB_WRITE_BACK_RATIO),
                 write_buffer_ratio: config.get(o::ROCKSDB_WRITE_BUFFER_RATIO),
                 partitioned_index_filters: config.get(o::ROCKSDB_PARTITIONED_INDEX),
             },

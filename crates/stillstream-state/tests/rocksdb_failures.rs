@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use stillstream_state::{
-    BackendOptions, CurrentKey, Key, KeyedStateBackend, MemoryBudget, RocksDbOptions, StateError,
+    BackendOptions, CurrentKey, Key, KeyedStateBackend, MemoryBudget, MemorySnapshotStore, RocksDbOptions,
+    StateError,
 };
 use stillstream_types::{ErrorKind, KeyGroups};
 
@@ -45,18 +46,22 @@ fn a_value_above_the_limit_is_refused_with_state_size_and_limit() -> Result {
     let folder = tempfile::tempdir()?;
     assert_eq!(RocksDbOptions::new("x").max_value_bytes, 2_147_483_647);
     let mut backend = open(RocksDbOptions { max_value_bytes: 1000, ..options(folder.path()) })?;
+    let list = backend.list::<u64>("list")?.add_all(&at(&1), 0..1000).err();
+    let map = backend.map::<u8, Vec<u8>>("map")?.put(&at(&1), 1, vec![0; 1000]).err();
+    for error in [list, map] {
+        let Some(StateError::EntryTooLarge { name, size, limit }) = error else { panic!("{error:?}") };
+        assert!(limit == 1000 && size > 1000 && ["list", "map"].contains(&name.as_str()));
+    }
+    // a value that is hot is measured when it is written: before the next checkpoint is complete
     let state = backend.value::<Vec<u8>>("blob")?;
     state.set(&at(&1), vec![7; 900])?;
-    for error in [
-        state.set(&at(&1), vec![8; 1001]).err(),
-        state.update(&at(&1), Vec::new, |blob| blob.resize(2000, 1)).err(),
-        backend.list::<u64>("list")?.add_all(&at(&1), 0..1000).err(),
-        backend.map::<u8, Vec<u8>>("map")?.put(&at(&1), 1, vec![0; 1000]).err(),
-    ] {
-        let Some(StateError::EntryTooLarge { name, size, limit }) = error else { panic!("{error:?}") };
-        assert!(limit == 1000 && size > 1000 && ["blob", "list", "map"].contains(&name.as_str()));
+    backend.freeze()?.write(&MemorySnapshotStore::unlimited(), "n")?;
+    state.set(&at(&1), vec![8; 1001])?;
+    let written = backend.freeze().and_then(|frozen| frozen.write(&MemorySnapshotStore::unlimited(), "n"));
+    let Err(error) = written else { panic!("it must be refused") };
+    for part in ["`blob`", "1005 bytes", "1000"] {
+        assert!(error.to_string().contains(part), "{error}");
     }
-    assert_eq!(state.get(&at(&1))?, Some(vec![7; 900]), "the old value is still there");
     Ok(())
 }
 
@@ -73,7 +78,7 @@ fn a_damaged_file_is_an_error_with_state_and_folder_and_only_costs_a_restart() -
         state.set(&at(&key), format!("{key:0100}"))?;
     }
     let KeyedStateBackend::RocksDb(rocksdb) = &backend else { panic!("it was made as one") };
-    rocksdb.compact("text");
+    rocksdb.compact("text")?;
     let mut damaged = 0;
     for work in fs::read_dir(folder.path())? {
         for entry in fs::read_dir(work?.path().join("db"))? {

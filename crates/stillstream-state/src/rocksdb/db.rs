@@ -16,6 +16,7 @@ use rust_rocksdb::{
 use super::directory::WorkDir;
 use super::error::{database, disk};
 use super::tuning::Tuning;
+use super::writer::Writer;
 use crate::StateError;
 
 type Rocks = DBWithThreadMode<MultiThreaded>;
@@ -26,6 +27,8 @@ pub(crate) struct Database {
     path: PathBuf,
     write: WriteOptions,
     pub tuning: Tuning,
+    /// Writes in the background; ends when the database is closed.
+    pub writer: Writer,
     // after `rocks`: the folder is deleted when the database is closed
     pub dir: Arc<WorkDir>,
 }
@@ -79,7 +82,8 @@ impl Database {
         let mut write = WriteOptions::default();
         // what a checkpoint does not hold is computed again after a failure
         write.disable_wal(true);
-        Ok(Self { rocks, path, write, tuning, dir })
+        let writer = Writer::start(path.display().to_string())?;
+        Ok(Self { rocks, path, write, tuning, writer, dir })
     }
 
     /// Makes the column family of a state.
@@ -107,8 +111,14 @@ impl Database {
         Ok(Family { handle: ManuallyDrop::new(handle), database: self.clone(), name: state.into() })
     }
 
-    /// Writes all of a batch or nothing.
+    /// Writes all of a batch or nothing, after every checkpoint that was asked for.
     pub fn write(&self, state: &str, batch: &WriteBatch) -> Result<(), StateError> {
+        self.writer.wait_for_barriers();
+        self.write_in_order(state, batch)
+    }
+
+    /// The same, for jobs of the writer: their order is that of the checkpoints.
+    pub fn write_in_order(&self, state: &str, batch: &WriteBatch) -> Result<(), StateError> {
         self.rocks.write_opt(batch, &self.write).map_err(|e| database(state, &self.path, "writing", e))
     }
 
@@ -177,22 +187,26 @@ impl Family {
     }
 
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StateError> {
+        self.database.writer.wait_for_barriers();
         let put = self.database.rocks.put_cf_opt(&*self.handle, key, value, &self.database.write);
         put.map_err(self.failed("writing"))
     }
 
     pub fn merge(&self, key: &[u8], operand: &[u8]) -> Result<(), StateError> {
+        self.database.writer.wait_for_barriers();
         let merge = self.database.rocks.merge_cf_opt(&*self.handle, key, operand, &self.database.write);
         merge.map_err(self.failed("writing"))
     }
 
     pub fn delete(&self, key: &[u8]) -> Result<(), StateError> {
+        self.database.writer.wait_for_barriers();
         let delete = self.database.rocks.delete_cf_opt(&*self.handle, key, &self.database.write);
         delete.map_err(self.failed("deleting from"))
     }
 
     /// Deletes all keys from `from` up to but without `to`.
     pub fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<(), StateError> {
+        self.database.writer.wait_for_barriers();
         let delete = self.database.rocks.delete_range_cf_opt(&*self.handle, from, to, &self.database.write);
         delete.map_err(self.failed("deleting from"))
     }
@@ -384,6 +398,11 @@ impl<'a> SortedFile<'a> {
     /// Adds an entry; keys must ascend.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StateError> {
         self.writer.put(key, value).map_err(|e| database(self.state, &self.path, "writing a file of", e))
+    }
+
+    /// Adds the mark that a key has no entry.
+    pub fn delete(&mut self, key: &[u8]) -> Result<(), StateError> {
+        self.writer.delete(key).map_err(|e| database(self.state, &self.path, "writing a file of", e))
     }
 
     pub fn finish(mut self) -> Result<PathBuf, StateError> {

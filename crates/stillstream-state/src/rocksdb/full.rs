@@ -4,6 +4,7 @@ use stillstream_types::{KeyGroup, KeyGroupRange};
 
 use super::db::{Snapshot, SnapshotScan};
 use super::layout::Layout;
+use super::writer::Pending;
 use crate::StateError;
 use crate::data::{Data, DecodeError, Schema};
 use crate::kinds::StateKind;
@@ -12,7 +13,8 @@ use crate::snapshot::{CHUNK_BYTES, FrozenRun, RunWriter};
 
 /// All states of a database as they were at one moment.
 pub(crate) struct FrozenDatabase {
-    pub snapshot: Snapshot,
+    /// Comes after all that was written before the barrier.
+    pub snapshot: Pending<Snapshot>,
     pub layout: Layout,
     pub range: KeyGroupRange,
     pub key: Schema,
@@ -36,9 +38,11 @@ impl FrozenRun for FrozenDatabase {
 
 impl FrozenDatabase {
     fn write_groups(&self, out: &mut RunWriter<'_>) -> Result<(), StateError> {
+        let snapshot = self.snapshot.wait()?;
+        // given up before the snapshot
         let mut walks = Vec::with_capacity(self.states.len());
         for state in &self.states {
-            walks.push(self.snapshot.scan(&state.name)?);
+            walks.push(snapshot.scan(&state.name)?);
         }
         for group in self.range.iter() {
             for (at, walk) in walks.iter_mut().enumerate() {

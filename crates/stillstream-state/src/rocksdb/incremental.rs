@@ -1,6 +1,7 @@
 //! Incremental checkpoints: a checkpoint of RocksDB's own, of which only new files are uploaded.
 //!
-//! The synchronous part writes the memory tables and makes hard links. The asynchronous one uploads: files of sorted
+//! The synchronous part puts the checkpoint into the order of the writer, behind all entries that were changed before it. The
+//! asynchronous one waits for it (RocksDB writes its memory tables and makes hard links) and uploads: files of sorted
 //! entries never change, so one that the last *completed* checkpoint holds is named again; all others are uploaded, also
 //! those that a checkpoint holds which was given up or is still under way, since nobody keeps them. `MANIFEST`, `CURRENT`
 //! and `OPTIONS` say which files belong together and are uploaded each time.
@@ -19,6 +20,7 @@ use stillstream_types::{
 use super::db::Database;
 use super::error::disk;
 use super::transfer::{Sharing, in_parallel, upload};
+use super::writer::Pending;
 use crate::StateError;
 use crate::rocksdb_options::RocksDbOptions;
 use crate::snapshot::Header;
@@ -94,7 +96,9 @@ impl Drop for Temporary {
 /// What the asynchronous part needs.
 pub(crate) struct NativeCheckpoint {
     id: CheckpointId,
-    folder: Temporary,
+    folder: Arc<Temporary>,
+    /// The files are there.
+    made: Pending<()>,
     header: Vec<u8>,
     range: KeyGroupRange,
     options: Arc<RocksDbOptions>,
@@ -116,10 +120,17 @@ impl NativeCheckpoint {
         let folder = database.dir.path().join(format!("chk-{id}"));
         // of the same checkpoint, tried before
         let _ = fs::remove_dir_all(&folder);
-        database.checkpoint(&folder)?;
+        let folder = Arc::new(Temporary(folder));
+        let (of_job, wanted) = (database.clone(), Arc::downgrade(&folder));
+        let made = database.writer.barrier(move || match wanted.upgrade() {
+            Some(folder) => of_job.checkpoint(&folder.0),
+            // the checkpoint was given up meanwhile
+            None => Ok(()),
+        })?;
         Ok(Self {
             id,
-            folder: Temporary(folder),
+            folder,
+            made,
             header: header.to_bytes(),
             range,
             options: database.tuning.options.clone(),
@@ -131,6 +142,7 @@ impl NativeCheckpoint {
 
     /// The asynchronous part.
     pub fn write(self, store: &dyn SnapshotStore, label: &str) -> Result<KeyedSnapshot, StateError> {
+        self.made.wait()?;
         let folder = &self.folder.0;
         let mut names = Vec::new();
         for entry in fs::read_dir(folder).map_err(|e| disk(folder, "listing it", &e))? {

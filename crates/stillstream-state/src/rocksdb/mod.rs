@@ -5,12 +5,15 @@
 //! | `db` | the database, its column families, walks, snapshots: the only place that knows RocksDB's pointers |
 //! | `layout` | the keys' bytes |
 //! | `value`, `namespaced`, `list`, `map`, `timers` | the kinds |
+//! | `direct` | entries by namespace and key, one by one or by batches |
+//! | `writer` | the thread that writes hot entries and makes checkpoints, in order |
 //! | `full` | full snapshots in canonical form |
 //! | `load` | canonical entries into the database; migration |
 //! | `incremental`, `restore`, `transfer`, `local` | checkpoints that share files, and the way back |
 //! | `tuning`, `memory` | RocksDB's options, and its share of memory |
 
 mod db;
+mod direct;
 mod directory;
 mod error;
 mod full;
@@ -28,6 +31,7 @@ mod timers;
 mod transfer;
 mod tuning;
 mod value;
+mod writer;
 
 pub(crate) use namespaced::{RocksNamespaced, RocksWalk};
 pub(crate) use timers::RocksTimers;
@@ -272,8 +276,9 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         }
     }
 
-    fn settle(&self) -> Result<(), StateError> {
-        self.registered.values().try_for_each(|known| known.state.settle())
+    /// Gives what is in memory only to the writer.
+    fn hand_over(&self) -> Result<(), StateError> {
+        self.registered.values().try_for_each(|known| known.state.hand_over())
     }
 
     /// See [`KeyedStateBackend::freeze_checkpoint`](crate::KeyedStateBackend::freeze_checkpoint).
@@ -281,7 +286,7 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         let header = self.header();
         match &self.database {
             Some(database) if self.options.incremental && !header.states.is_empty() => {
-                self.settle()?;
+                self.hand_over()?;
                 let range = self.options.range;
                 let checkpoint = NativeCheckpoint::make(database, id, &header, range, &self.uploads)?;
                 Ok(FrozenCheckpoint::own(move |store, name| checkpoint.write(store, name)))
@@ -313,9 +318,12 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         if let Some(database) = &self.database
             && !header.states.is_empty()
         {
-            self.settle()?;
+            self.hand_over()?;
             let entries = FrozenDatabase {
-                snapshot: database.snapshot(),
+                snapshot: database.writer.barrier({
+                    let database = database.clone();
+                    move || Ok(database.snapshot())
+                })?,
                 layout: self.layout,
                 range,
                 key: K::schema(),
@@ -475,15 +483,25 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
 
     /// Puts a state's files together into as few as possible, without what was overwritten or removed. RocksDB does that by
     /// itself, file by file; after a large removal one may not want to wait. Blocks.
-    pub fn compact(&self, name: &str) {
+    ///
+    /// # Errors
+    /// If entries that were in memory cannot be written.
+    pub fn compact(&self, name: &str) -> Result<(), StateError> {
         if let Some(known) = self.registered.get(name) {
+            known.state.hand_over()?;
+            known.family.database().writer.wait_for_all()?;
             known.family.compact();
         }
+        Ok(())
     }
 
     /// See [`KeyedStateBackend::state_sizes`](crate::KeyedStateBackend::state_sizes). Up to 10 000 entries are counted,
     /// more are RocksDB's estimate; a map counts by its entries.
     pub fn state_sizes(&self) -> Vec<StateSize> {
+        if let Some(database) = &self.database {
+            // an error comes up again where it can be told
+            let _ = self.hand_over().and_then(|()| database.writer.wait_for_all());
+        }
         let size = |known: &Registered| StateSize {
             name: known.meta.name.clone(),
             kind: known.meta.kind,

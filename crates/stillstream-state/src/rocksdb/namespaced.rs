@@ -7,16 +7,16 @@ use std::rc::Rc;
 use stillstream_types::{KeyGroup, KeyGroupRange, KeyHash};
 
 use super::db::{Family, Scan};
+use super::direct::DirectTable;
 use super::layout::{Layout, after};
 use super::state::{RocksState, decode, unreadable};
-use super::value::RocksTable;
 use crate::table::KeyAt;
 use crate::{Data, Key, StateError};
 
 /// One state by namespace and key.
 #[derive(Debug)]
 pub(crate) struct RocksNamespaced<K, N, V> {
-    table: RocksTable<K, V>,
+    table: DirectTable<K, V>,
     range: KeyGroupRange,
     /// Every namespace that holds a key; some of them may have lost their last one.
     known: RefCell<BTreeSet<N>>,
@@ -32,7 +32,7 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> RocksState for RocksNamespaced<K, N,
 
 impl<K: Key, N: Data + Ord + Copy, V: Data> RocksNamespaced<K, N, V> {
     pub fn new(family: Family, layout: Layout, range: KeyGroupRange) -> Self {
-        Self { table: RocksTable::new(family, layout), range, known: RefCell::default() }
+        Self { table: DirectTable::new(family, layout), range, known: RefCell::default() }
     }
 
     fn prefix(&self, group: KeyGroup, namespace: N) -> Vec<u8> {

@@ -63,8 +63,8 @@ pub(crate) fn check_size(family: &Family, value: &[u8]) -> Result<(), StateError
 pub(crate) trait RocksState {
     /// The entries were changed behind the state's back: what it remembers of them is read again.
     fn reload(&self) -> Result<(), StateError>;
-    /// Entries that are still in memory only go to the database.
-    fn settle(&self) -> Result<(), StateError> {
+    /// Entries that are in memory only are given to the writer: a barrier comes after them.
+    fn hand_over(&self) -> Result<(), StateError> {
         Ok(())
     }
     /// How many entries, if that is known without looking.

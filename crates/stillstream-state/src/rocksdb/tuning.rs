@@ -11,7 +11,7 @@ use rust_rocksdb::{
 use stillstream_types::config::{CompactionStyle, InfoLogLevel, PredefinedOptions};
 
 use super::list::{append, append_some};
-use super::memory::SharedMemory;
+use super::memory::{Share, SharedMemory};
 use crate::rocksdb_options::{Compression, RocksDbOptions};
 
 /// The options of one database, ready to be turned into RocksDB's.
@@ -31,6 +31,11 @@ impl Tuning {
     pub fn new(options: RocksDbOptions) -> Self {
         let memory = SharedMemory::of_process(&options.memory);
         Self { options: Arc::new(options), memory }
+    }
+
+    /// A share of the memory for hot entries, for one more state.
+    pub fn share_of_write_back(&self) -> Share {
+        Share::of(self.memory.clone())
     }
 
     fn high_mem(&self) -> bool {

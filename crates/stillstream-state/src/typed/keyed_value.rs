@@ -44,7 +44,7 @@ impl<K: Key, V: Data> KeyedValue<K, V> {
     pub fn get(&self, hash: KeyHash, key: &K) -> Result<Option<V>, StateError> {
         on!(Over, &self.0;
             heap => Ok(heap.cells()?.get(hash, key).cloned());
-            rocks => rocks.fetch((), hash, key))
+            rocks => rocks.fetch(hash, key))
     }
 
     /// Looks at a key's value without copying it.
@@ -52,7 +52,7 @@ impl<K: Key, V: Data> KeyedValue<K, V> {
     pub fn with<R>(&self, hash: KeyHash, key: &K, f: impl FnOnce(Option<&V>) -> R) -> Result<R, StateError> {
         on!(Over, &self.0;
             heap => Ok(f(heap.cells()?.get(hash, key)));
-            rocks => rocks.with((), hash, key, f))
+            rocks => rocks.with(hash, key, f))
     }
 
     /// Changes a key's value in place, made by `init` if there is none: one look-up.
@@ -66,7 +66,7 @@ impl<K: Key, V: Data> KeyedValue<K, V> {
     ) -> Result<R, StateError> {
         on!(Over, &self.0;
             heap => Ok(f(heap.cells_mut()?.get_or_insert_with(hash, key, init)));
-            rocks => rocks.update((), hash, key, init, f))
+            rocks => rocks.update(hash, key, init, f))
     }
 
     /// [`update`](Self::update) for a batch: record `i` has hash `hashes[i]` and the key that `keys` gives for `i`. A new
@@ -85,7 +85,7 @@ impl<K: Key, V: Data> KeyedValue<K, V> {
                 heap.cells_mut()?.update_batch(hashes, keys, init, f);
                 Ok(())
             };
-            rocks => rocks.update_batch((), hashes, keys, init, f))
+            rocks => rocks.update_batch(hashes, keys, init, f))
     }
 
     /// Sets a key's value.
@@ -95,14 +95,14 @@ impl<K: Key, V: Data> KeyedValue<K, V> {
                 heap.cells_mut()?.insert(hash, key, value);
                 Ok(())
             };
-            rocks => rocks.put((), hash, key, &value))
+            rocks => rocks.put(hash, key, value))
     }
 
     /// Takes a key's value out.
     pub fn remove(&self, hash: KeyHash, key: &K) -> Result<Option<V>, StateError> {
         on!(Over, &self.0;
             heap => Ok(heap.cells_mut()?.remove(hash, key));
-            rocks => rocks.take((), hash, key))
+            rocks => rocks.take(hash, key))
     }
 
     /// Visits all keys, in no order.
@@ -117,7 +117,7 @@ impl<K: Key, V: Data> KeyedValue<K, V> {
 
     /// How many keys have a value. RocksDB counts them one by one.
     pub fn len(&self) -> Result<usize, StateError> {
-        on!(Over, &self.0; heap => Ok(heap.cells()?.len()); rocks => rocks.count(&[]))
+        on!(Over, &self.0; heap => Ok(heap.cells()?.len()); rocks => rocks.len())
     }
 
     /// Whether no key has a value.
