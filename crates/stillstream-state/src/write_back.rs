@@ -241,6 +241,7 @@ impl<N: Eq + Clone, K: Eq + Clone, V: Clone> WriteBack<N, K, V> {
     }
 
     /// Forgets everything: the database was changed behind it.
+    #[cfg(feature = "rocksdb")]
     pub fn clear(&mut self) {
         *self = Self::new();
     }

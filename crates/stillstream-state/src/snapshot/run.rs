@@ -19,6 +19,7 @@ pub(crate) trait FrozenRun: Send {
 /// Takes chunks: entries of one state in one key group. `payload` is the namespace, then the entries.
 pub(crate) trait ChunkSink {
     /// The chunks that follow belong to another state, by its place in the header.
+    #[cfg(feature = "rocksdb")]
     fn of_state(&mut self, state: u16);
     fn chunk(&mut self, group: KeyGroup, count: u32, payload: &[u8]) -> Result<(), StateError>;
 }
@@ -56,22 +57,6 @@ impl<'a> RunWriter<'a> {
         self.count += 1;
     }
 
-    /// What follows belongs to this state of the header: a run may hold several, group by group.
-    pub fn of_state(&mut self, state: u16) {
-        self.flush();
-        self.sink.of_state(state);
-    }
-
-    /// Whether writing has failed; then the rest can be left out.
-    pub fn failed(&self) -> bool {
-        self.error.is_some()
-    }
-
-    /// Ends the run with an error.
-    pub fn fail(&mut self, error: StateError) {
-        self.error.get_or_insert(error);
-    }
-
     /// Entries that are encoded already, with their namespace.
     pub fn raw(&mut self, group: KeyGroup, count: u32, payload: &[u8]) {
         self.flush();
@@ -91,5 +76,25 @@ impl<'a> RunWriter<'a> {
     pub fn finish(mut self) -> Result<(), StateError> {
         self.flush();
         self.error.map_or(Ok(()), Err)
+    }
+}
+
+/// For runs that hold several states.
+#[cfg(feature = "rocksdb")]
+impl RunWriter<'_> {
+    /// What follows belongs to this state of the header: a run may hold several, group by group.
+    pub fn of_state(&mut self, state: u16) {
+        self.flush();
+        self.sink.of_state(state);
+    }
+
+    /// Whether writing has failed; then the rest can be left out.
+    pub fn failed(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// Ends the run with an error.
+    pub fn fail(&mut self, error: StateError) {
+        self.error.get_or_insert(error);
     }
 }

@@ -173,6 +173,7 @@ struct BufferSink<'a> {
 }
 
 impl ChunkSink for BufferSink<'_> {
+    #[cfg(feature = "rocksdb")]
     fn of_state(&mut self, state: u16) {
         self.state = state;
     }
@@ -210,6 +211,7 @@ impl StreamSink<'_, '_> {
 }
 
 impl ChunkSink for StreamSink<'_, '_> {
+    #[cfg(feature = "rocksdb")]
     fn of_state(&mut self, state: u16) {
         self.state = state;
     }
