@@ -4,6 +4,7 @@ mod bench;
 mod cargo;
 mod docs;
 mod instructions;
+mod libclang;
 mod valgrind;
 mod verify;
 

@@ -21,6 +21,13 @@ pub(crate) fn verify() -> bool {
         let outcome = run();
         steps.push((name, outcome, start.elapsed()));
     };
+    step("libclang", &|| match crate::libclang::provide() {
+        Ok(()) => Outcome::Passed,
+        Err(hint) => {
+            eprintln!("error: {hint}");
+            Outcome::Failed
+        }
+    });
     step("format", &|| match has("fmt") {
         true => passed(&["fmt", "--all", "--check"]),
         false => Outcome::Skipped("rustfmt is not installed: rustup component add rustfmt"),

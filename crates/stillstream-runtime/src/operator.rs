@@ -15,6 +15,7 @@ use stillstream_types::{
 use crate::batch::AnyBatch;
 use crate::clock::Clock;
 use crate::flow::WatermarkHub;
+use crate::job::RocksDbSettings;
 use crate::waker::Waker;
 
 /// What an operator emits, in order.
@@ -186,6 +187,8 @@ pub struct OpenContext {
     pub asynchronous_snapshots: bool,
     /// Whether checkpoints of keyed state leave out what did not change, where backend and storage can do that.
     pub incremental_checkpoints: bool,
+    /// Keyed state lies in RocksDB, made like this; `None`: in memory.
+    pub rocksdb: Option<RocksDbSettings>,
     /// Whether the job takes checkpoints; without them a sink commits when it finishes.
     pub checkpointing: bool,
     /// Grows with every attempt to run the job, in all processes: makes names of temporary files unique.
@@ -237,6 +240,7 @@ impl OpenContext {
             store,
             asynchronous_snapshots: true,
             incremental_checkpoints: false,
+            rocksdb: None,
             checkpointing: true,
             generation: 1,
             clock,

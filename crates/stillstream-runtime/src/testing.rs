@@ -29,6 +29,7 @@ impl OpenContext {
             store: Arc::new(MemorySnapshotStore::default()),
             asynchronous_snapshots: true,
             incremental_checkpoints: false,
+            rocksdb: None,
             checkpointing: true,
             generation: 1,
             clock: Arc::new(ManualClock::default()),

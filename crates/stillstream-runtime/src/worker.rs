@@ -22,6 +22,7 @@ use crate::chain::Chain;
 use crate::clock::Clock;
 use crate::control::{AttemptSpec, Control, Report};
 use crate::flow::{Board, GeneratorState, WatermarkHub};
+use crate::job::RocksDbSettings;
 use crate::metrics::{Counters, WorkerMetrics};
 use crate::operator::OpenContext;
 use crate::plan::{NodeBody, Physical, Task};
@@ -37,6 +38,7 @@ pub(crate) struct WorkerSettings {
     pub checkpointing: bool,
     pub asynchronous_snapshots: bool,
     pub incremental_checkpoints: bool,
+    pub rocksdb: Option<RocksDbSettings>,
     pub records_in_flight: u64,
     pub budget: usize,
 }
@@ -120,6 +122,7 @@ fn open_chain(
             store: store.clone(),
             asynchronous_snapshots: context.settings.asynchronous_snapshots,
             incremental_checkpoints: context.settings.incremental_checkpoints,
+            rocksdb: context.settings.rocksdb.clone(),
             checkpointing: context.settings.checkpointing,
             generation: spec.generation.0,
             clock: context.clock.clone(),

@@ -5,9 +5,14 @@ use std::fmt;
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{CheckpointId, KeyGroupRange, KeyGroups, KeyHash, KeyedSnapshot, KeyedStateHandle};
 
-use crate::heap::{HeapKeyedStateBackend, KeyedValue, NamespacedValue, TimeDomain, Timers};
+use crate::heap::{HeapKeyedStateBackend, TimeDomain};
 use crate::kinds::{Aggregate, AggregatingState, ListState, MapState, ReducingState, StateKind, ValueState};
+#[cfg(feature = "rocksdb")]
+use crate::rocksdb::RocksDbKeyedStateBackend;
+#[cfg(feature = "rocksdb")]
+use crate::rocksdb_options::RocksDbOptions;
 use crate::snapshot::{FrozenKeyedState, RestoredKeyedState};
+use crate::typed::{KeyedValue, NamespacedValue, Timers};
 use crate::{Data, Key, StateError};
 
 /// How a keyed backend is made.
@@ -108,12 +113,17 @@ impl FrozenCheckpoint {
 pub enum KeyedStateBackend<K> {
     /// In memory.
     Heap(HeapKeyedStateBackend<K>),
+    /// In RocksDB.
+    #[cfg(feature = "rocksdb")]
+    RocksDb(RocksDbKeyedStateBackend<K>),
 }
 
 macro_rules! each {
     ($self:expr, $backend:ident => $call:expr) => {
         match $self {
             KeyedStateBackend::Heap($backend) => $call,
+            #[cfg(feature = "rocksdb")]
+            KeyedStateBackend::RocksDb($backend) => $call,
         }
     };
 }
@@ -122,6 +132,29 @@ impl<K: Key> KeyedStateBackend<K> {
     /// A backend in memory.
     pub fn heap(options: BackendOptions) -> Self {
         Self::Heap(HeapKeyedStateBackend::new(options))
+    }
+
+    /// A backend in RocksDB, with a folder of its own.
+    ///
+    /// ```
+    /// use stillstream_state::{BackendOptions, CurrentKey, Key, KeyedStateBackend, RocksDbOptions};
+    /// use stillstream_types::KeyGroups;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = folder.path();
+    /// let groups = KeyGroups::new(128);
+    /// let options = BackendOptions::new(groups, groups.all()).incremental(true);
+    /// let mut backend = KeyedStateBackend::<u64>::rocksdb(options, RocksDbOptions::new(folder))?;
+    /// let seen = backend.value::<u64>("seen")?;
+    /// seen.set(&CurrentKey::new(&7u64, 7u64.key_hash(groups)), 1)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the folder cannot be made.
+    #[cfg(feature = "rocksdb")]
+    pub fn rocksdb(options: BackendOptions, rocksdb: RocksDbOptions) -> Result<Self, StateError> {
+        Ok(Self::RocksDb(RocksDbKeyedStateBackend::new(options, rocksdb)?))
     }
 
     /// How it was made.

@@ -146,6 +146,43 @@ pub enum StateError {
         /// What is wrong with the bytes.
         source: DecodeError,
     },
+    /// RocksDB or its local folder failed.
+    #[error("{what}{} in the RocksDB folder `{path}` failed: {why}; {advice}", of_state(name))]
+    Database {
+        /// The state's name; empty where it concerns all states of the operator.
+        name: String,
+        /// The folder.
+        path: String,
+        /// What was being done.
+        what: &'static str,
+        /// RocksDB's or the system's own error.
+        why: String,
+        /// The next step.
+        advice: &'static str,
+    },
+    /// An option of the backend has a value that cannot be used.
+    #[error("`{key}: {value}` cannot be used: {why}")]
+    Setting {
+        /// The configuration key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it, and what can be used.
+        why: String,
+    },
+    /// A snapshot in the own form of another backend.
+    #[error(
+        "the snapshot `{path}` has the form of the {written} backend and cannot be read by the {wanted} backend: go on \
+         with the {written} backend and take a savepoint in canonical form, or one full checkpoint, to change over"
+    )]
+    OtherBackend {
+        /// Where it lies.
+        path: String,
+        /// What wrote it.
+        written: &'static str,
+        /// What should read it.
+        wanted: &'static str,
+    },
     /// The store failed.
     #[error("{what}: {source}")]
     Io {
@@ -185,12 +222,21 @@ impl StateError {
             | Self::InUse { .. }
             | Self::TooLarge { .. }
             | Self::EntryTooLarge { .. } => ErrorKind::State,
-            Self::Io { .. } => ErrorKind::Storage,
+            Self::Setting { .. } | Self::OtherBackend { .. } => ErrorKind::Plan,
+            // also damage: the files are only copies of what a checkpoint holds, and a restart makes new ones
+            Self::Io { .. } | Self::Database { .. } => ErrorKind::Storage,
         }
     }
 
     /// As the error type of users' code, under [`kind`](Self::kind).
     pub fn into_error(self) -> stillstream_types::Error {
         stillstream_types::Error::wrap(self.kind(), self)
+    }
+}
+
+fn of_state(name: &str) -> String {
+    match name {
+        "" => String::new(),
+        name => format!(" state `{name}`"),
     }
 }

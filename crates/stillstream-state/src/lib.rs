@@ -5,7 +5,9 @@
 //! | [`data`] | [`Data`]: binary form, schema and hash of users' types |
 //! | [`kinds`] | [`ValueState`] and the other handles that users hold |
 //! | [`backend`] | [`KeyedStateBackend`]: where the keyed state of a subtask lives |
-//! | [`heap`] | the backend in memory: typed fast paths and [`Timers`] |
+//! | [`typed`] | [`KeyedValue`], [`NamespacedValue`] and [`Timers`]: handles that know the key's type |
+//! | [`heap`] | the backend in memory |
+//! | `rocksdb` | the backend on the local disk, with the cargo feature `rocksdb` |
 //! | [`table`] | the hash table with page-wise copy-on-write under the heap backend |
 //! | [`operator`] | [`OperatorStateBackend`]: state that belongs to a subtask, not to a key |
 //! | [`snapshot`] | writing, reading and inspecting keyed snapshots |
@@ -24,8 +26,14 @@ pub mod kinds;
 mod memory_store;
 mod meta;
 pub mod operator;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
+mod rocksdb_options;
 pub mod snapshot;
 pub mod table;
+pub mod typed;
+#[cfg(any(test, feature = "rocksdb"))]
+mod write_back;
 
 #[doc(hidden)]
 pub use derive_support as __private;
@@ -35,9 +43,7 @@ pub use backend::{BackendOptions, KeyedStateBackend, StateSize};
 pub use data::Serde;
 pub use data::{Compatibility, Data, DecodeError, Field, Key, KeyHasher, Schema};
 pub use error::StateError;
-pub use heap::{
-    HeapKeyedStateBackend, KeyedValue, NamespaceWalk, NamespacedValue, TimeDomain, Timer, Timers,
-};
+pub use heap::{HeapKeyedStateBackend, TimeDomain, Timer};
 pub use kinds::{
     Aggregate, AggregatingState, CurrentKey, Keyed, ListState, MapState, ReducingState, StateKind, ValueState,
 };
@@ -46,5 +52,7 @@ pub use meta::StateMeta;
 pub use operator::{
     BroadcastState, FrozenOperatorState, OperatorListState, OperatorStateBackend, RestoredOperatorState,
 };
+pub use rocksdb_options::{Compression, LocalRecovery, MemoryBudget, RocksDbOptions};
 pub use snapshot::{FrozenKeyedState, RestoredKeyedState};
 pub use stillstream_derive::Data;
+pub use typed::{KeyedValue, NamespaceWalk, NamespacedValue, Timers};

@@ -40,7 +40,7 @@ fn fill(backend: &mut KeyedStateBackend<String>) -> Result<(), StateError> {
     backend.reducing::<u64>("sum", |a, b| *a += b)?.add(&ctx, 42)?;
     backend.namespaced::<i64, [u16; 2]>("windows")?.insert(-5, ctx.hash, &key, [7, 8])?;
     let timers = backend.timers::<()>("t", TimeDomain::EventTime)?;
-    timers.register(Timestamp::from_millis(99), ctx.hash, &key, ());
+    timers.register(Timestamp::from_millis(99), ctx.hash, &key, ())?;
     Ok(())
 }
 
@@ -53,7 +53,7 @@ fn check(backend: &mut KeyedStateBackend<String>) -> Result<(), StateError> {
     assert_eq!(backend.reducing::<u64>("sum", |a, b| *a += b)?.get(&ctx)?, Some(42));
     assert_eq!(backend.namespaced::<i64, [u16; 2]>("windows")?.get(-5, ctx.hash, &key)?, Some([7, 8]));
     let timers = backend.timers::<()>("t", TimeDomain::EventTime)?;
-    assert_eq!(timers.pop_due(Timestamp::MAX).map(|t| (t.time.as_millis(), t.key)), Some((99, key)));
+    assert_eq!(timers.pop_due(Timestamp::MAX)?.map(|t| (t.time.as_millis(), t.key)), Some((99, key)));
     assert_eq!(backend.unregistered(), Vec::<String>::new());
     Ok(())
 }

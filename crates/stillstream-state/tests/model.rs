@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use stillstream_state::{
-    BackendOptions, FrozenKeyedState, Key, KeyedStateBackend, MemorySnapshotStore, NamespacedValue,
-    TimeDomain, Timers,
+    BackendOptions, FrozenKeyedState, Key, KeyedStateBackend, KeyedValue, MemorySnapshotStore,
+    NamespacedValue, TimeDomain, Timers,
 };
 use stillstream_types::{KeyGroups, KeyHash, Timestamp};
 
@@ -60,12 +60,22 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..1500)
 }
 
-type Model = (BTreeMap<(i8, u16), u64>, BTreeSet<(i64, KeyHash, i8, u16)>);
+/// Values by window and key, timers, values by key.
+type Model = (BTreeMap<(i8, u16), u64>, BTreeSet<(i64, KeyHash, i8, u16)>, BTreeMap<u16, u64>);
+
+#[derive(Clone, Copy)]
+enum Backend {
+    Asynchronous,
+    Synchronous,
+    #[cfg(feature = "rocksdb")]
+    RocksDb,
+}
 
 struct Running {
     backend: KeyedStateBackend<u16>,
     windows: NamespacedValue<u16, i8, u64>,
     timers: Timers<u16, i8>,
+    counts: KeyedValue<u16, u64>,
 }
 
 fn groups() -> KeyGroups {
@@ -77,9 +87,14 @@ fn hash(key: u16) -> KeyHash {
 }
 
 impl Running {
-    fn start(asynchronous: bool, from: Option<FrozenKeyedState>) -> Self {
-        let options = BackendOptions::new(groups(), groups().all()).asynchronous(asynchronous);
-        let mut backend = KeyedStateBackend::heap(options);
+    fn start(backend: Backend, from: Option<FrozenKeyedState>) -> Self {
+        let options = BackendOptions::new(groups(), groups().all());
+        let mut backend = match backend {
+            Backend::Asynchronous => KeyedStateBackend::heap(options),
+            Backend::Synchronous => KeyedStateBackend::heap(options.asynchronous(false)),
+            #[cfg(feature = "rocksdb")]
+            Backend::RocksDb => KeyedStateBackend::rocksdb(options, rocksdb()).unwrap(),
+        };
         if let Some(frozen) = from {
             let store = MemorySnapshotStore::unlimited();
             // written on another thread, as the runtime does
@@ -90,7 +105,8 @@ impl Running {
         }
         let windows = backend.namespaced("windows").unwrap();
         let timers = backend.timers("timers", TimeDomain::EventTime).unwrap();
-        Self { backend, windows, timers }
+        let counts = backend.keyed_value("counts").unwrap();
+        Self { backend, windows, timers, counts }
     }
 
     fn check(&self, model: &Model) {
@@ -101,20 +117,39 @@ impl Running {
             found.extend(entries.into_iter().map(|(_, key, n)| ((window, key), n)));
         }
         assert_eq!(found, model.0);
-        assert_eq!(self.timers.len(), model.1.len());
+        let mut counts = BTreeMap::new();
+        self.counts.for_each(|key, n| assert_eq!(counts.insert(*key, *n), None)).unwrap();
+        assert_eq!(counts, model.2);
+        assert_eq!(self.timers.len().unwrap(), model.1.len());
         let first = model.1.first().map(|timer| Timestamp::from_millis(timer.0));
         assert_eq!(self.timers.peek_next_time(), first);
     }
 
-    fn drain_timers(&self) -> Vec<(i64, KeyHash, i8, u16)> {
-        std::iter::from_fn(|| self.timers.pop_due(Timestamp::MAX))
-            .map(|t| (t.time.as_millis(), t.hash, t.namespace, t.key))
-            .collect()
+    /// Takes the timers that are due. Within a time they come by hash; those of one hash come in no special order.
+    fn fire(&self, up_to: i64) -> BTreeSet<(i64, KeyHash, i8, u16)> {
+        let due = std::iter::from_fn(|| self.timers.pop_due(Timestamp::from_millis(up_to)).unwrap());
+        let fired: Vec<_> = due.map(|t| (t.time.as_millis(), t.hash, t.namespace, t.key)).collect();
+        assert!(fired.is_sorted_by_key(|timer| (timer.0, timer.1)));
+        let set: BTreeSet<_> = fired.iter().copied().collect();
+        assert_eq!(set.len(), fired.len());
+        set
     }
 }
 
-fn run(steps: Vec<Step>, asynchronous: bool) {
-    let mut running = Running::start(asynchronous, None);
+/// With little memory, so that entries go to the database all the time.
+#[cfg(feature = "rocksdb")]
+fn rocksdb() -> stillstream_state::RocksDbOptions {
+    static FOLDER: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
+    let mut options =
+        stillstream_state::RocksDbOptions::new(FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path());
+    options.memory.total_bytes = Some(4 << 20);
+    options.memory.write_back_ratio = 0.0;
+    options.timer_cache = 3;
+    options
+}
+
+fn run(steps: Vec<Step>, backend: Backend) {
+    let mut running = Running::start(backend, None);
     let mut model = Model::default();
     let mut frozen: Vec<(FrozenKeyedState, Model)> = Vec::new();
     for step in steps {
@@ -133,10 +168,23 @@ fn run(steps: Vec<Step>, asynchronous: bool) {
                 let expected = model.0.entry((window, key)).or_default();
                 *expected += by;
                 assert_eq!(now.unwrap(), *expected);
+                let (mut seen, keys) = (0, [key, key.wrapping_add(1)]);
+                let hashes = keys.map(hash);
+                let add = |_: usize, n: &mut u64| {
+                    *n += by;
+                    seen = *n;
+                };
+                running.counts.update_batch(&hashes, &keys[..], || 0, add).unwrap();
+                for key in keys {
+                    *model.2.entry(key).or_default() += by;
+                }
+                assert_eq!(seen, model.2[&keys[1]]);
             }
             Step::Remove { window, key } => {
                 let removed = running.windows.remove(window, hash(key), &key).unwrap();
                 assert_eq!(removed, model.0.remove(&(window, key)));
+                assert_eq!(running.counts.remove(hash(key), &key).unwrap(), model.2.remove(&key));
+                assert_eq!(running.counts.get(hash(key), &key).unwrap(), None);
             }
             Step::Take { window, limit } => {
                 let mut taken = Vec::new();
@@ -146,31 +194,29 @@ fn run(steps: Vec<Step>, asynchronous: bool) {
                 }
             }
             Step::Register { at, key, window } => {
-                let new = running.timers.register(Timestamp::from_millis(at), hash(key), &key, window);
+                let new =
+                    running.timers.register(Timestamp::from_millis(at), hash(key), &key, window).unwrap();
                 assert_eq!(new, model.1.insert((at, hash(key), window, key)));
             }
             Step::Delete { at, key, window } => {
-                let was = running.timers.delete(Timestamp::from_millis(at), hash(key), &key, window);
+                let was = running.timers.delete(Timestamp::from_millis(at), hash(key), &key, window).unwrap();
                 assert_eq!(was, model.1.remove(&(at, hash(key), window, key)));
             }
             Step::Fire { up_to } => {
-                while let Some(timer) = running.timers.pop_due(Timestamp::from_millis(up_to)) {
-                    let first = model.1.pop_first().unwrap();
-                    assert_eq!((timer.time.as_millis(), timer.hash, timer.namespace, timer.key), first);
-                }
-                assert!(model.1.first().is_none_or(|timer| timer.0 > up_to));
+                let later = model.1.split_off(&(up_to + 1, KeyHash(0), i8::MIN, 0));
+                assert_eq!(running.fire(up_to), std::mem::replace(&mut model.1, later));
             }
             Step::Freeze => frozen.push((running.backend.freeze().unwrap(), model.clone())),
             Step::Write => {
                 while let Some((frozen, model)) = frozen.pop() {
-                    let restored = Running::start(!asynchronous, Some(frozen));
+                    let restored = Running::start(Backend::Synchronous, Some(frozen));
                     restored.check(&model);
-                    assert_eq!(restored.drain_timers(), model.1.into_iter().collect::<Vec<_>>());
+                    assert_eq!(restored.fire(i64::MAX), model.1);
                 }
             }
             Step::Restart => {
                 if let Some((image, then)) = frozen.pop() {
-                    running = Running::start(asynchronous, Some(image));
+                    running = Running::start(backend, Some(image));
                     model = then;
                     frozen.clear();
                 }
@@ -178,7 +224,7 @@ fn run(steps: Vec<Step>, asynchronous: bool) {
         }
     }
     running.check(&model);
-    assert_eq!(running.drain_timers(), model.1.into_iter().collect::<Vec<_>>());
+    assert_eq!(running.fire(i64::MAX), model.1);
 }
 
 proptest! {
@@ -186,12 +232,22 @@ proptest! {
 
     #[test]
     fn asynchronous_state_is_what_the_model_says(steps in steps()) {
-        run(steps, true);
+        run(steps, Backend::Asynchronous);
     }
 
     #[test]
     fn synchronous_state_is_what_the_model_says(steps in steps()) {
-        run(steps, false);
+        run(steps, Backend::Synchronous);
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 25, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn state_in_rocksdb_is_what_the_model_says(steps in steps()) {
+        run(steps, Backend::RocksDb);
     }
 }
 
@@ -200,14 +256,15 @@ proptest! {
 fn timers_keep_their_order_whatever_order_they_come_in() {
     let n = 3000i64;
     for shape in [|i: i64| i, |i: i64| -i, |_: i64| 7, |i: i64| i % 2 * 1000 - i] {
-        let running = Running::start(true, None);
+        let running = Running::start(Backend::Asynchronous, None);
         let mut expected = BTreeSet::new();
         for i in 0..n {
             let key = (i % 1000) as u16;
             let timer = (shape(i), hash(key), (i / 1000) as i8, key);
-            let new = running.timers.register(Timestamp::from_millis(timer.0), timer.1, &key, timer.2);
+            let new =
+                running.timers.register(Timestamp::from_millis(timer.0), timer.1, &key, timer.2).unwrap();
             assert_eq!(new, expected.insert(timer));
         }
-        assert_eq!(running.drain_timers(), expected.into_iter().collect::<Vec<_>>());
+        assert_eq!(running.fire(i64::MAX), expected);
     }
 }

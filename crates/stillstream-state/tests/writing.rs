@@ -68,7 +68,7 @@ fn filled() -> Result<(KeyedStateBackend<u64>, KeyGroups), StateError> {
         large.set(&ctx, format!("{key:0>100}"))?;
         if key % 3 == 0 {
             small.add(&ctx, 1)?;
-            timers.register(Timestamp::from_millis(key as i64 % 99), ctx.hash, &key, ());
+            timers.register(Timestamp::from_millis(key as i64 % 99), ctx.hash, &key, ())?;
         }
     }
     // one value larger than any buffer
@@ -110,7 +110,7 @@ fn a_snapshot_is_written_in_few_large_writes_with_all_sections_side_by_side() ->
         let expected = if key == 0 { 3 << 20 } else { (key % 3 == 0) as usize };
         assert_eq!(small.get(&ctx)?.len(), expected);
     }
-    assert_eq!(again.timers::<()>("timers", TimeDomain::EventTime)?.len() as u64, KEYS / 3);
+    assert_eq!(again.timers::<()>("timers", TimeDomain::EventTime)?.len()? as u64, KEYS / 3);
     Ok(())
 }
 

@@ -58,7 +58,7 @@ pub mod testing;
 pub mod watermark;
 pub mod window;
 
-pub use backend::{FsStateBackend, MemoryStateBackend, StateBackend};
+pub use backend::{FsStateBackend, MemoryStateBackend, RocksDbStateBackend, StateBackend};
 pub use collector::Collector;
 pub use data_stream::DataStream;
 pub use environment::StreamExecutionEnvironment;

@@ -22,5 +22,5 @@ pub use crate::watermark::WatermarkStrategy;
 pub use crate::window::{ProcessWindow, Session, Sliding, TimeWindow, Tumbling};
 pub use crate::{
     Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,
-    RestartStrategy, StreamExecutionEnvironment, StreamSink,
+    RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink,
 };

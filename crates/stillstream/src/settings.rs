@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use stillstream_checkpoint::{CheckpointConfig, CheckpointingMode, RestartStrategyConfig, Retention};
 use stillstream_runtime::job::{JobSettings, ProgressMode, StateBackend};
-use stillstream_types::Result;
-use stillstream_types::config::{self, CheckpointStorageType, Configuration, options as o};
+use stillstream_state::{RocksDbOptions, StateError};
+use stillstream_types::config::{self, CheckpointStorageType, Configuration, StateBackendType, options as o};
+use stillstream_types::{Error, ErrorKind, Result};
 
 use crate::backend::MemoryStateBackend;
 
@@ -53,7 +54,7 @@ pub(crate) fn job_settings(
         processes: natural(config.get(o::PROCESSES)),
         chaining: config.get(o::OPERATOR_CHAINING),
         checkpoint: checkpoint(config),
-        backend: backend(config, memory),
+        backend: backend(config, memory)?,
         restart: Some(restart(config)),
         from_snapshot: config.get(o::RECOVERY_PATH),
         allow_non_restored_state: config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE),
@@ -96,9 +97,27 @@ fn checkpoint(config: &Configuration) -> CheckpointConfig {
     }
 }
 
-fn backend(config: &Configuration, memory: &MemoryStateBackend) -> StateBackend {
+fn backend(config: &Configuration, memory: &MemoryStateBackend) -> Result<StateBackend> {
     let (dir, asynchronous) = (config.get(o::CHECKPOINTS_DIR), memory.asynchronous);
-    match (config.checkpoint_storage(), dir) {
+    if config.get(o::STATE_BACKEND) == StateBackendType::RocksDb {
+        let slots = natural(config.get(o::PARALLELISM)).div_ceil(natural(config.get(o::PROCESSES)).max(1));
+        let options = RocksDbOptions::from_config(config, slots).map_err(StateError::into_error)?;
+        let Some(checkpoint_uri) = dir.or_else(|| {
+            // a job that never takes a checkpoint needs no folder for them
+            config.get(o::CHECKPOINTING_INTERVAL).is_none().then(String::new)
+        }) else {
+            return Err(Error::new(
+                ErrorKind::Configuration,
+                "checkpoints of the RocksDB backend are files: set `execution.checkpointing.dir` (`--checkpoint-dir`)",
+            ));
+        };
+        return Ok(StateBackend::RocksDb {
+            checkpoint_uri,
+            incremental: config.get(o::INCREMENTAL_CHECKPOINTS),
+            options: Box::new(options),
+        });
+    }
+    Ok(match (config.checkpoint_storage(), dir) {
         (CheckpointStorageType::FileSystem, Some(checkpoint_uri)) => {
             StateBackend::Fs { checkpoint_uri, asynchronous }
         }
@@ -106,7 +125,7 @@ fn backend(config: &Configuration, memory: &MemoryStateBackend) -> StateBackend 
         (_, checkpoint_uri) => {
             StateBackend::Memory { max_state_size: memory.max_state_size, asynchronous, checkpoint_uri }
         }
-    }
+    })
 }
 
 fn restart(config: &Configuration) -> RestartStrategyConfig {

@@ -39,7 +39,7 @@ pub struct DriverSnapshot(OperatorSubtaskState);
 ///     }
 ///     fn process(&mut self, _: String, ctx: &mut Context<Self>) -> Result<()> {
 ///         self.seen.update(ctx, || 0, |seen| *seen += 1)?;
-///         ctx.timers().on_processing_time(ctx.processing_time() + minutes(1));
+///         ctx.timers().on_processing_time(ctx.processing_time() + minutes(1))?;
 ///         Ok(())
 ///     }
 ///     fn on_timer(&mut self, _: Timestamp, ctx: &mut Context<Self>) -> Result<()> {
@@ -254,7 +254,7 @@ mod tests {
                 Some(at) if at <= ctx.watermark() => ctx.side(&LATE, n),
                 Some(at) => {
                     self.sum.update(ctx, || 0, |sum| *sum += n)?;
-                    ctx.timers().on_event_time(at);
+                    ctx.timers().on_event_time(at)?;
                     Ok(())
                 }
                 None => Err(Error::msg("a record without time")),

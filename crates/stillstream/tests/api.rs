@@ -53,7 +53,7 @@ impl KeyedProcess for Sessions {
             session.last = session.last.max(click.at);
             session.clicks += 1;
         })?;
-        ctx.timers().on_event_time(click.at + minutes(30));
+        ctx.timers().on_event_time(click.at + minutes(30))?;
         Ok(())
     }
 
@@ -282,7 +282,7 @@ impl BroadcastProcess for Rules {
     }
 
     fn process(&mut self, _: u32, ctx: &mut KeyedContext<u32, Self::Out>) -> Result<()> {
-        ctx.timers().on_event_time(Timestamp::from_millis(0));
+        ctx.timers().on_event_time(Timestamp::from_millis(0))?;
         Ok(())
     }
 

@@ -100,12 +100,12 @@ impl CoProcess for WithWeather {
     }
 
     fn process1(&mut self, hour: AirportHour, ctx: &mut CoContext<Self>) -> Result<()> {
-        ctx.timers().on_event_time(hour.hour + hours(1));
+        ctx.timers().on_event_time(hour.hour + hours(1))?;
         Ok(self.hour.set(ctx, hour)?)
     }
 
     fn process2(&mut self, weather: Weather, ctx: &mut CoContext<Self>) -> Result<()> {
-        ctx.timers().on_event_time(weather.time_hour + hours(1));
+        ctx.timers().on_event_time(weather.time_hour + hours(1))?;
         Ok(self.weather.set(ctx, weather)?)
     }
 

@@ -33,7 +33,9 @@ use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOp
 use stillstream_types::{Error, ErrorKind, JobId, Result};
 
 pub use client::{CheckpointTotals, JobClient, JobMetrics, JobResult};
-pub use settings::{DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, StateBackend};
+pub use settings::{
+    DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, RocksDbSettings, StateBackend,
+};
 
 use crate::clock::{Clock, SystemClock};
 use crate::metrics::Counters;
@@ -58,6 +60,14 @@ fn validate(settings: &JobSettings) -> Result<()> {
     settings.checkpoint.validate().map_err(|error| Error::wrap(ErrorKind::Configuration, error))?;
     if settings.processes == 0 {
         return Err(configuration("the number of processes is 0; --processes takes 1 or more"));
+    }
+    if let StateBackend::RocksDb { .. } = settings.backend
+        && !cfg!(feature = "rocksdb")
+    {
+        return Err(configuration(
+            "this program was built without RocksDB: add the cargo feature `rocksdb` to `stillstream` in its Cargo.toml (the \
+             build needs a C++ compiler and libclang), or write `state.backend.type: hashmap`",
+        ));
     }
     if let StateBackend::Memory { max_state_size, .. } = settings.backend
         && max_state_size >= settings.frame_size
@@ -94,12 +104,16 @@ fn job_storage(
 
 fn snapshot_stores(settings: &JobSettings, storage: &Option<JobStorage>) -> Arc<dyn SnapshotStores> {
     match (&settings.backend, storage) {
-        (StateBackend::Fs { .. }, Some(storage)) => Arc::new(FileStores(storage.clone())),
+        (StateBackend::Fs { .. } | StateBackend::RocksDb { .. }, Some(storage)) => {
+            Arc::new(FileStores(storage.clone()))
+        }
         (StateBackend::Memory { max_state_size, .. }, files) => {
             Arc::new(MemoryStores { max_state_size: *max_state_size, files: files.clone() })
         }
         // without checkpoints nothing is ever written
-        (StateBackend::Fs { .. }, None) => Arc::new(MemoryStores { max_state_size: u64::MAX, files: None }),
+        (StateBackend::Fs { .. } | StateBackend::RocksDb { .. }, None) => {
+            Arc::new(MemoryStores { max_state_size: u64::MAX, files: None })
+        }
     }
 }
 
@@ -112,6 +126,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         checkpointing: settings.checkpoint.interval.is_some(),
         asynchronous_snapshots: settings.backend.asynchronous(),
         incremental_checkpoints: settings.incremental_checkpoints,
+        rocksdb: settings.backend.rocksdb(&JobId::from_name(&settings.name).to_string()),
         records_in_flight: settings.records_in_flight,
         budget: settings.budget.max(1),
     }

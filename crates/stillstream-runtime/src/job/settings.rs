@@ -1,11 +1,13 @@
 //! What a job is told when it is submitted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_checkpoint::{CheckpointConfig, RestartStrategyConfig};
+use stillstream_state::RocksDbOptions;
 
 /// Where state lives while the job runs, and where its snapshots go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum StateBackend {
     /// State on the heap; snapshots in the JobManager's memory, inside the acknowledgement.
     Memory {
@@ -22,6 +24,15 @@ pub enum StateBackend {
         checkpoint_uri: String,
         /// Whether state is copied on write while a snapshot is written.
         asynchronous: bool,
+    },
+    /// State in RocksDB on the local disk; snapshots in files.
+    RocksDb {
+        /// A folder or `file://` URI.
+        checkpoint_uri: String,
+        /// Whether a checkpoint uploads only what the last completed one does not hold.
+        incremental: bool,
+        /// RocksDB's own settings.
+        options: Box<RocksDbOptions>,
     },
 }
 
@@ -40,15 +51,31 @@ impl StateBackend {
     pub(crate) fn asynchronous(&self) -> bool {
         match self {
             Self::Memory { asynchronous, .. } | Self::Fs { asynchronous, .. } => *asynchronous,
+            Self::RocksDb { .. } => true,
         }
+    }
+
+    /// RocksDB's settings, where that is the backend, for this job.
+    pub(crate) fn rocksdb(&self, job: &str) -> Option<RocksDbSettings> {
+        let Self::RocksDb { incremental, options, .. } = self else { return None };
+        Some(RocksDbSettings { incremental: *incremental, options: options.for_subtask(0, &[job]).into() })
     }
 
     pub(crate) fn checkpoint_uri(&self) -> Option<&str> {
         match self {
             Self::Memory { checkpoint_uri, .. } => checkpoint_uri.as_deref(),
-            Self::Fs { checkpoint_uri, .. } => Some(checkpoint_uri),
+            Self::Fs { checkpoint_uri, .. } | Self::RocksDb { checkpoint_uri, .. } => Some(checkpoint_uri),
         }
     }
+}
+
+/// How a subtask makes its RocksDB backend.
+#[derive(Clone, Debug)]
+pub struct RocksDbSettings {
+    /// Whether a checkpoint uploads only what the last completed one does not hold.
+    pub incremental: bool,
+    /// RocksDB's own settings; local copies lie below the job's folder.
+    pub options: Arc<RocksDbOptions>,
 }
 
 /// When a line about progress is written to the terminal.

@@ -80,7 +80,7 @@ pub fn every_kind_survives_a_restore(factory: &impl BackendFactory) {
                 aggregating.add(&ctx, n)?;
                 aggregating.add(&ctx, n + 2)?;
                 windows.insert(window, hash, &key, vec![n as u8; 3])?;
-                timers.register(time, hash, &key, ());
+                timers.register(time, hash, &key, ())?;
             } else {
                 assert_eq!(value.get(&ctx)?, Some((n % 2 == 0).then_some(n as f64)));
                 assert_eq!(list.get(&ctx)?, [(true, 'a'), (false, 'é')]);
@@ -89,7 +89,7 @@ pub fn every_kind_survives_a_restore(factory: &impl BackendFactory) {
                 assert_eq!(reducing.get(&ctx)?, Some(n + 1));
                 assert_eq!(aggregating.get(&ctx)?, Some(n as f64 + 1.0));
                 assert_eq!(windows.get(window, hash, &key)?, Some(vec![n as u8; 3]));
-                assert!(timers.delete(time, hash, &key, ()));
+                assert!(timers.delete(time, hash, &key, ())?);
             }
         }
         assert_eq!(timers.is_empty(), !fill);
@@ -169,7 +169,7 @@ pub fn a_state_that_nobody_registers_is_carried_along(factory: &impl BackendFact
         for key in 0..500u64 {
             kept.set(&at(&key), key)?;
             unused.insert(key as i64 % 3, at(&key).hash, &key, format!("{key}"))?;
-            timers.register(Timestamp::from_millis(9), at(&key).hash, &key, ());
+            timers.register(Timestamp::from_millis(9), at(&key).hash, &key, ())?;
         }
         let mut handles = save(&mut backend)?;
         for parallelism in [2, 3] {
@@ -189,7 +189,7 @@ pub fn a_state_that_nobody_registers_is_carried_along(factory: &impl BackendFact
         let mut last = whole::<u64>(factory);
         last.restore(&handles, &STORE)?;
         let (kept, unused) = (last.value::<u64>("kept")?, last.namespaced::<i64, String>("unused")?);
-        assert_eq!(last.timers::<()>("unused", TimeDomain::EventTime)?.len(), 500);
+        assert_eq!(last.timers::<()>("unused", TimeDomain::EventTime)?.len()?, 500);
         for key in 0..500u64 {
             assert_eq!(kept.get(&at(&key))?, Some(key + 2));
             assert_eq!(unused.get(key as i64 % 3, at(&key).hash, &key)?, Some(format!("{key}")));

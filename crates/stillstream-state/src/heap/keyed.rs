@@ -1,9 +1,8 @@
 //! State without a namespace: one table per state, behind every kind's handle.
 
 use std::cell::{Ref, RefCell, RefMut};
-use std::rc::Rc;
 
-use stillstream_types::{KeyGroups, KeyHash};
+use stillstream_types::KeyGroups;
 
 use super::HeapState;
 use super::cells::{Cells, read_entry};
@@ -13,7 +12,6 @@ use crate::backend::BackendOptions;
 use crate::data::{Data, DecodeError, Key, Schema};
 use crate::kinds::{CurrentKey, ListStore, MapEntries, MapStore, ValueStore};
 use crate::snapshot::{Chunk, Run};
-use crate::table::KeyAt;
 
 /// One state: key to value, list or map.
 #[derive(Debug)]
@@ -210,83 +208,5 @@ impl<K: Key, MK: Key, MV: Data> MapStore<MK, MV> for KeyedTable<K, MapEntries<MK
 
     fn clear(&self, key: CurrentKey<'_>) -> Result<(), StateError> {
         ValueStore::clear(self, key)
-    }
-}
-
-/// Value state whose key type is known: the fast path of built-in operators, without a virtual call per record.
-#[derive(Debug)]
-pub struct KeyedValue<K, V>(pub(crate) Rc<KeyedTable<K, V>>);
-
-impl<K, V> Clone for KeyedValue<K, V> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<K: Key, V: Data> KeyedValue<K, V> {
-    /// A copy of a key's value.
-    #[inline]
-    pub fn get(&self, hash: KeyHash, key: &K) -> Result<Option<V>, StateError> {
-        Ok(self.0.cells()?.get(hash, key).cloned())
-    }
-
-    /// Looks at a key's value without copying it.
-    #[inline]
-    pub fn with<R>(&self, hash: KeyHash, key: &K, f: impl FnOnce(Option<&V>) -> R) -> Result<R, StateError> {
-        Ok(f(self.0.cells()?.get(hash, key)))
-    }
-
-    /// Changes a key's value in place, made by `init` if there is none: one look-up.
-    #[inline]
-    pub fn update<R>(
-        &self,
-        hash: KeyHash,
-        key: &K,
-        init: impl FnOnce() -> V,
-        f: impl FnOnce(&mut V) -> R,
-    ) -> Result<R, StateError> {
-        Ok(f(self.0.cells_mut()?.get_or_insert_with(hash, key, init)))
-    }
-
-    /// [`update`](Self::update) for a batch: record `i` has hash `hashes[i]` and the key that `keys` gives for `i`. A new
-    /// key gets `init()`; then `f(i, value)`. The memory of later records is asked for ahead, which halves the time per
-    /// record in tables larger than the cache.
-    #[inline]
-    pub fn update_batch(
-        &self,
-        hashes: &[KeyHash],
-        keys: &(impl KeyAt<K> + ?Sized),
-        init: impl FnMut() -> V,
-        f: impl FnMut(usize, &mut V),
-    ) -> Result<(), StateError> {
-        self.0.cells_mut()?.update_batch(hashes, keys, init, f);
-        Ok(())
-    }
-
-    /// Sets a key's value.
-    pub fn insert(&self, hash: KeyHash, key: &K, value: V) -> Result<(), StateError> {
-        self.0.cells_mut()?.insert(hash, key, value);
-        Ok(())
-    }
-
-    /// Takes a key's value out.
-    pub fn remove(&self, hash: KeyHash, key: &K) -> Result<Option<V>, StateError> {
-        Ok(self.0.cells_mut()?.remove(hash, key))
-    }
-
-    /// Visits all keys, in no order.
-    pub fn for_each(&self, f: impl FnMut(&K, &V)) -> Result<(), StateError> {
-        self.0.cells()?.for_each(f);
-        Ok(())
-    }
-
-    /// How many keys have a value.
-    pub fn len(&self) -> Result<usize, StateError> {
-        Ok(self.0.cells()?.len())
-    }
-
-    /// Whether no key has a value.
-    pub fn is_empty(&self) -> Result<bool, StateError> {
-        self.len().map(|len| len == 0)
     }
 }

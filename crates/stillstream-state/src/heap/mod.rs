@@ -9,9 +9,13 @@ mod namespaced;
 mod plain;
 mod timers;
 
-pub use keyed::KeyedValue;
-pub use namespaced::{NamespaceWalk, NamespacedValue};
-pub use timers::{TimeDomain, Timer, Timers};
+pub use timers::{TimeDomain, Timer};
+
+#[cfg(feature = "rocksdb")]
+pub(crate) use cells::hash_in;
+pub(crate) use keyed::KeyedTable;
+pub(crate) use namespaced::{HeapWalk, NamespacedTable};
+pub(crate) use timers::TimerQueue;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -32,12 +36,9 @@ use crate::meta::StateMeta;
 use crate::snapshot::{
     ChainMeta, Chunk, DeltaHeader, DeltaState, FrozenKeyedState, Header, RestoredKeyedState, Run,
 };
-use chain::{Chain, Freezing, can_chain};
-use keyed::KeyedTable;
-use namespaced::NamespacedTable;
-use timers::TimerQueue;
-
 use crate::table::AHEAD;
+use crate::typed::{KeyedValue, NamespacedValue, Timers};
+use chain::{Chain, Freezing, can_chain};
 
 /// One registered state, its types out of sight.
 pub(crate) trait HeapState {
@@ -178,7 +179,7 @@ impl<K: Key> HeapKeyedStateBackend<K> {
 
     /// See [`KeyedStateBackend::keyed_value`](crate::KeyedStateBackend::keyed_value).
     pub fn keyed_value<V: Data>(&mut self, name: &str) -> Result<KeyedValue<K, V>, StateError> {
-        Ok(KeyedValue(self.table(name, StateKind::Value)?))
+        Ok(KeyedValue::over_heap(self.table(name, StateKind::Value)?))
     }
 
     /// See [`KeyedStateBackend::namespaced`](crate::KeyedStateBackend::namespaced).
@@ -192,7 +193,7 @@ impl<K: Key> HeapKeyedStateBackend<K> {
             namespace: N::schema(),
             value: V::schema(),
         };
-        Ok(NamespacedValue(self.register(meta, NamespacedTable::new)?))
+        Ok(NamespacedValue::over_heap(self.register(meta, NamespacedTable::new)?))
     }
 
     /// See [`KeyedStateBackend::timers`](crate::KeyedStateBackend::timers).
@@ -207,7 +208,7 @@ impl<K: Key> HeapKeyedStateBackend<K> {
             namespace: N::schema(),
             value: <()>::schema(),
         };
-        Ok(Timers(self.register(meta, |_, options| TimerQueue::new(options.groups))?))
+        Ok(Timers::over_heap(self.register(meta, |_, options| TimerQueue::new(options.groups))?))
     }
 
     /// See [`KeyedStateBackend::prefetch`](crate::KeyedStateBackend::prefetch).

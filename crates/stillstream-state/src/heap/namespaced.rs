@@ -15,7 +15,7 @@ use crate::data::{Data, DecodeError, Key, Schema};
 use crate::snapshot::{Chunk, Run};
 use crate::table::KeyAt;
 
-type Namespaces<N, K, V> = BTreeMap<N, Cells<K, V>>;
+pub(crate) type Namespaces<N, K, V> = BTreeMap<N, Cells<K, V>>;
 
 /// One state: a table per namespace.
 #[derive(Debug)]
@@ -34,11 +34,11 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedTable<K, N, V> {
         StateError::InUse { name: self.name.clone() }
     }
 
-    fn read(&self) -> Result<Ref<'_, Namespaces<N, K, V>>, StateError> {
+    pub fn read(&self) -> Result<Ref<'_, Namespaces<N, K, V>>, StateError> {
         self.namespaces.try_borrow().map_err(|_| self.in_use())
     }
 
-    fn write(&self) -> Result<RefMut<'_, Namespaces<N, K, V>>, StateError> {
+    pub fn write(&self) -> Result<RefMut<'_, Namespaces<N, K, V>>, StateError> {
         self.namespaces.try_borrow_mut().map_err(|_| self.in_use())
     }
 }
@@ -80,25 +80,7 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> HeapState for NamespacedTable<K, N, 
     }
 }
 
-/// Value state by namespace and key, with the key's type known.
-///
-/// A namespace with no key left is gone.
-#[derive(Debug)]
-pub struct NamespacedValue<K, N, V>(pub(crate) Rc<NamespacedTable<K, N, V>>);
-
-impl<K, N, V> Clone for NamespacedValue<K, N, V> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
-    /// A copy of a key's value in a namespace.
-    pub fn get(&self, namespace: N, hash: KeyHash, key: &K) -> Result<Option<V>, StateError> {
-        self.with(namespace, hash, key, |value| value.cloned())
-    }
-
-    /// Looks at a key's value in a namespace without copying it.
+impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedTable<K, N, V> {
     pub fn with<R>(
         &self,
         namespace: N,
@@ -106,10 +88,9 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
         key: &K,
         f: impl FnOnce(Option<&V>) -> R,
     ) -> Result<R, StateError> {
-        Ok(f(self.0.read()?.get(&namespace).and_then(|cells| cells.get(hash, key))))
+        Ok(f(self.read()?.get(&namespace).and_then(|cells| cells.get(hash, key))))
     }
 
-    /// Changes a key's value in place, made by `init` if there is none.
     #[inline]
     pub fn update<R>(
         &self,
@@ -119,13 +100,11 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
         init: impl FnOnce() -> V,
         f: impl FnOnce(&mut V) -> R,
     ) -> Result<R, StateError> {
-        let mut namespaces = self.0.write()?;
-        let cells = namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.0.options));
+        let mut namespaces = self.write()?;
+        let cells = namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.options));
         Ok(f(cells.get_or_insert_with(hash, key, init)))
     }
 
-    /// [`update`](Self::update) for a batch of records of one namespace: record `i` has hash `hashes[i]` and the key that
-    /// `keys` gives for `i`. A new key gets `init()`; then `f(i, value)`.
     #[inline]
     pub fn update_batch(
         &self,
@@ -135,25 +114,20 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
         init: impl FnMut() -> V,
         f: impl FnMut(usize, &mut V),
     ) -> Result<(), StateError> {
-        if hashes.is_empty() {
-            return Ok(());
-        }
-        let mut namespaces = self.0.write()?;
-        let cells = namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.0.options));
+        let mut namespaces = self.write()?;
+        let cells = namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.options));
         cells.update_batch(hashes, keys, init, f);
         Ok(())
     }
 
-    /// Sets a key's value in a namespace.
     pub fn insert(&self, namespace: N, hash: KeyHash, key: &K, value: V) -> Result<(), StateError> {
-        let mut namespaces = self.0.write()?;
-        namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.0.options)).insert(hash, key, value);
+        let mut namespaces = self.write()?;
+        namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.options)).insert(hash, key, value);
         Ok(())
     }
 
-    /// Takes a key's value out of a namespace.
     pub fn remove(&self, namespace: N, hash: KeyHash, key: &K) -> Result<Option<V>, StateError> {
-        let mut namespaces = self.0.write()?;
+        let mut namespaces = self.write()?;
         let Some(cells) = namespaces.get_mut(&namespace) else { return Ok(None) };
         let value = cells.remove(hash, key);
         if cells.len() == 0 {
@@ -162,55 +136,23 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
         Ok(value)
     }
 
-    /// Asks the processor for the memory that a look-up will need.
     #[inline(always)]
     pub fn prefetch(&self, namespace: N, hash: KeyHash) {
-        if let Some(cells) = self.0.namespaces.try_borrow().ok().as_ref().and_then(|n| n.get(&namespace)) {
+        if let Some(cells) = self.namespaces.try_borrow().ok().as_ref().and_then(|n| n.get(&namespace)) {
             cells.prefetch(hash);
         }
     }
 
-    /// All namespaces that hold a key, ascending.
-    pub fn namespaces(&self) -> Result<Vec<N>, StateError> {
-        Ok(self.0.read()?.keys().copied().collect())
-    }
-
-    /// How many keys a namespace holds.
-    pub fn len(&self, namespace: N) -> Result<usize, StateError> {
-        Ok(self.0.read()?.get(&namespace).map_or(0, Cells::len))
-    }
-
-    /// Whether a namespace holds no key.
-    pub fn is_empty(&self, namespace: N) -> Result<bool, StateError> {
-        self.len(namespace).map(|len| len == 0)
-    }
-
-    /// Forgets all keys of a namespace at once.
-    pub fn remove_namespace(&self, namespace: N) -> Result<(), StateError> {
-        self.0.write()?.remove(&namespace);
-        Ok(())
-    }
-
-    /// Starts taking all entries out of a namespace, in slices. Entries that are not taken yet are still state: they are
-    /// in a snapshot that comes between two slices, and stay when the walk is dropped.
-    pub fn take_namespace(&self, namespace: N) -> Result<NamespaceWalk<K, N, V>, StateError> {
-        self.walk(namespace, true)
-    }
-
-    /// Starts reading all entries of a namespace, in slices, and leaves them there.
-    pub fn read_namespace(&self, namespace: N) -> Result<NamespaceWalk<K, N, V>, StateError> {
-        self.walk(namespace, false)
-    }
-
-    fn walk(&self, namespace: N, take: bool) -> Result<NamespaceWalk<K, N, V>, StateError> {
-        let later = self.0.write()?.get_mut(&namespace).map(Cells::keys);
-        Ok(NamespaceWalk { table: self.0.clone(), namespace, take, now: Vec::new().into_iter(), later })
+    /// Starts a walk over the entries that the namespace has now.
+    pub fn walk(self: &Rc<Self>, namespace: N, take: bool) -> Result<HeapWalk<K, N, V>, StateError> {
+        let later = self.write()?.get_mut(&namespace).map(Cells::keys);
+        Ok(HeapWalk { table: self.clone(), namespace, take, now: Vec::new().into_iter(), later })
     }
 }
 
-/// A walk over the entries that a namespace had when the walk began, in slices. Key groups come in ascending order.
+/// A walk over the entries of one namespace, in slices.
 #[derive(Debug)]
-pub struct NamespaceWalk<K, N, V> {
+pub(crate) struct HeapWalk<K, N, V> {
     table: Rc<NamespacedTable<K, N, V>>,
     namespace: N,
     take: bool,
@@ -218,9 +160,7 @@ pub struct NamespaceWalk<K, N, V> {
     later: Option<Keys<K, V>>,
 }
 
-impl<K: Key, N: Data + Ord + Copy, V: Data> NamespaceWalk<K, N, V> {
-    /// Appends at most `limit` more entries to `out`, and says whether there may be more. An entry that was removed
-    /// since the walk began is left out; one that was changed comes as it is now.
+impl<K: Key, N: Data + Ord + Copy, V: Data> HeapWalk<K, N, V> {
     pub fn next_slice(&mut self, limit: usize, out: &mut Vec<(KeyHash, K, V)>) -> Result<bool, StateError> {
         let mut namespaces = self.table.write()?;
         let Some(cells) = namespaces.get_mut(&self.namespace) else {
@@ -250,12 +190,10 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespaceWalk<K, N, V> {
         Ok(self.remaining() > 0)
     }
 
-    /// The namespace.
     pub fn namespace(&self) -> N {
         self.namespace
     }
 
-    /// How many entries are left at most.
     pub fn remaining(&self) -> usize {
         self.now.len() + self.later.as_ref().map_or(0, Keys::len)
     }

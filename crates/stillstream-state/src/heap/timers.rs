@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use stillstream_types::{KeyGroup, KeyGroupRange, KeyGroups, KeyHash, Timestamp};
@@ -295,65 +294,29 @@ impl<K: Key, N: Data> FrozenRun for Part<K, N> {
     }
 }
 
-/// The timers of one timer service, of one clock. Each timer is one per key, namespace and time.
-///
-/// ```
-/// use stillstream_state::{BackendOptions, Key, KeyedStateBackend, TimeDomain};
-/// use stillstream_types::{KeyGroups, Timestamp};
-///
-/// let groups = KeyGroups::new(128);
-/// let mut backend = KeyedStateBackend::<u64>::heap(BackendOptions::new(groups, groups.all()));
-/// let timers = backend.timers::<()>("sessions", TimeDomain::EventTime)?;
-/// let (key, at) = (7, Timestamp::from_millis(1000));
-/// assert!(timers.register(at, key.key_hash(groups), &key, ()));
-/// assert!(!timers.register(at, key.key_hash(groups), &key, ())); // there already
-///
-/// assert_eq!(timers.pop_due(Timestamp::from_millis(999)), None);
-/// assert_eq!(timers.pop_due(at).map(|timer| timer.key), Some(7));
-/// # Ok::<(), stillstream_state::StateError>(())
-/// ```
-#[derive(Debug)]
-pub struct Timers<K, N>(pub(crate) Rc<TimerQueue<K, N>>);
-
-impl<K, N> Clone for Timers<K, N> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<K: Key, N: Data + Ord + Copy> Timers<K, N> {
-    /// Registers a timer, and says whether it is new.
+impl<K: Key, N: Data + Ord + Copy> TimerQueue<K, N> {
     #[inline]
     pub fn register(&self, time: Timestamp, hash: KeyHash, key: &K, namespace: N) -> bool {
-        self.0.leaves.borrow_mut().insert((time, hash, namespace), key)
+        self.leaves.borrow_mut().insert((time, hash, namespace), key)
     }
 
-    /// Deletes a timer, and says whether it was there.
     pub fn delete(&self, time: Timestamp, hash: KeyHash, key: &K, namespace: N) -> bool {
-        self.0.leaves.borrow_mut().remove((time, hash, namespace), key)
+        self.leaves.borrow_mut().remove((time, hash, namespace), key)
     }
 
-    /// Takes the first timer that is due at `up_to` or before: by time, then key group, then key.
     pub fn pop_due(&self, up_to: Timestamp) -> Option<Timer<K, N>> {
-        let mut leaves = self.0.leaves.borrow_mut();
+        let mut leaves = self.leaves.borrow_mut();
         match leaves.first() {
             Some(timer) if timer.time <= up_to => leaves.pop(),
             _ => None,
         }
     }
 
-    /// When the first timer is due.
     pub fn peek_next_time(&self) -> Option<Timestamp> {
-        self.0.leaves.borrow().first().map(|timer| timer.time)
+        self.leaves.borrow().first().map(|timer| timer.time)
     }
 
-    /// How many timers there are.
     pub fn len(&self) -> usize {
-        self.0.leaves.borrow().len
-    }
-
-    /// Whether there is no timer.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.leaves.borrow().len
     }
 }

@@ -1,9 +1,9 @@
 //! The header: what the stream holds.
 
-use stillstream_types::KeyedStateHandle;
+use stillstream_types::{KeyGroups, KeyedStateHandle};
 
 use crate::StateError;
-use crate::data::{Data, DecodeError, Schema};
+use crate::data::{Compatibility, Data, DecodeError, Key, Schema};
 use crate::meta::StateMeta;
 
 const MAGIC: [u8; 4] = *b"SSKS";
@@ -47,6 +47,25 @@ impl Header {
     /// Reads a header; `path` is only for the error.
     pub fn from_bytes(bytes: &[u8], path: &str) -> Result<Self, StateError> {
         read_versioned(bytes, MAGIC, VERSION, "it is not a keyed state of Stillstream", path, Self::decode)
+    }
+
+    /// Refuses a snapshot with keys of another type or another number of key groups than the program's.
+    pub fn check<K: Key>(&self, groups: KeyGroups, path: &str) -> Result<(), StateError> {
+        if self.max_parallelism != groups.max_parallelism() {
+            return Err(StateError::MaxParallelism {
+                path: path.into(),
+                stored: self.max_parallelism,
+                wanted: groups.max_parallelism(),
+            });
+        }
+        if K::schema().compatible_with(&self.key) != Compatibility::AsIs {
+            return Err(StateError::KeyIncompatible {
+                names: self.names(),
+                stored: self.key.to_string(),
+                wanted: K::schema().to_string(),
+            });
+        }
+        Ok(())
     }
 
     /// The states' names, for an error.

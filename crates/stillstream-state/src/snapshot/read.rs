@@ -194,9 +194,8 @@ impl RestoredKeyedState {
     ) -> Result<Self, StateError> {
         let mut restored = Self::default();
         for handle in handles {
-            let header = read_header(handle, store)?;
+            let header = checked_header::<K>(handle, store, groups)?;
             let path: Arc<str> = path_of(handle).into();
-            check::<K>(&header, &path, groups)?;
             let mut chunks: Vec<Vec<Chunk>> = vec![Vec::new(); header.states.len()];
             for_each_chunk(handle, store, range, header.states.len(), |state, chunk| {
                 chunks[state].push(chunk)
@@ -217,7 +216,7 @@ impl RestoredKeyedState {
     ) -> Result<Self, StateError> {
         let mut restored = Self::read::<K>(&snapshot.keyed, store, groups, range)?;
         for handle in &snapshot.incremental {
-            let check = |header: &Header, path: &str| check::<K>(header, path, groups);
+            let check = |header: &Header, path: &str| header.check::<K>(groups, path);
             read_chain(handle, store, range, check)?.into_iter().for_each(|part| restored.add(part));
         }
         Ok(restored)
@@ -233,27 +232,19 @@ impl RestoredKeyedState {
     }
 }
 
-/// Whether the program can read a snapshot with this header.
-fn check<K: Key>(header: &Header, path: &str, groups: KeyGroups) -> Result<(), StateError> {
-    if header.max_parallelism != groups.max_parallelism() {
-        return Err(StateError::MaxParallelism {
-            path: path.to_string(),
-            stored: header.max_parallelism,
-            wanted: groups.max_parallelism(),
-        });
-    }
-    match K::schema().compatible_with(&header.key) {
-        Compatibility::AsIs => Ok(()),
-        _ => Err(StateError::KeyIncompatible {
-            names: header.names(),
-            stored: header.key.to_string(),
-            wanted: K::schema().to_string(),
-        }),
-    }
-}
-
 fn failed(handle: &KeyedStateHandle) -> impl Fn(std::io::Error) -> StateError + '_ {
     |source| StateError::reading(path_of(handle), source)
+}
+
+/// Reads the header, and refuses a snapshot with other keys or another number of key groups.
+pub(crate) fn checked_header<K: Key>(
+    handle: &KeyedStateHandle,
+    store: &dyn SnapshotStore,
+    groups: KeyGroups,
+) -> Result<Header, StateError> {
+    let header = read_header(handle, store)?;
+    header.check::<K>(groups, path_of(handle))?;
+    Ok(header)
 }
 
 /// Reads and verifies the header.
@@ -289,7 +280,7 @@ fn verify(
 }
 
 /// Reads the sections of `range`, verifies them and hands out their chunks, each with its state's place in the header.
-pub(super) fn for_each_chunk(
+pub(crate) fn for_each_chunk(
     handle: &KeyedStateHandle,
     store: &dyn SnapshotStore,
     range: KeyGroupRange,

@@ -264,6 +264,26 @@ impl<'a> RunWriter<'a> {
     }
 }
 
+/// For runs that hold several states.
+#[cfg(feature = "rocksdb")]
+impl RunWriter<'_> {
+    /// What follows belongs to this state of the header: a run may hold several, group by group.
+    pub fn of_state(&mut self, state: u16) {
+        self.flush();
+        self.state = state;
+    }
+
+    /// Whether writing has failed; then the rest can be left out.
+    pub fn failed(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// Ends the run with an error.
+    pub fn fail(&mut self, error: StateError) {
+        self.error.get_or_insert(error);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -122,3 +122,49 @@ choice! {
         Never = "never",
     }
 }
+
+choice! {
+    /// A starting point for RocksDB's options, which the single keys change (Flink's `PredefinedOptions`).
+    PredefinedOptions {
+        /// RocksDB's own defaults.
+        Default = "DEFAULT",
+        /// Four background threads, levels sized from the last one.
+        SpinningDiskOptimized = "SPINNING_DISK_OPTIMIZED",
+        /// The same with larger files, blocks and write buffers, and bloom filters.
+        SpinningDiskOptimizedHighMem = "SPINNING_DISK_OPTIMIZED_HIGH_MEM",
+        /// Four background threads.
+        FlashSsdOptimized = "FLASH_SSD_OPTIMIZED",
+    }
+}
+
+choice! {
+    /// How RocksDB compacts files.
+    CompactionStyle {
+        /// Levels of sorted files.
+        Level = "LEVEL",
+        /// Sorted runs of similar size.
+        Universal = "UNIVERSAL",
+        /// The oldest files are dropped.
+        Fifo = "FIFO",
+        /// Not at all.
+        None = "NONE",
+    }
+}
+
+choice! {
+    /// What RocksDB writes into its own log.
+    InfoLogLevel {
+        /// Everything.
+        Debug = "DEBUG_LEVEL",
+        /// The usual.
+        Info = "INFO_LEVEL",
+        /// Warnings and worse.
+        Warn = "WARN_LEVEL",
+        /// Errors and worse.
+        Error = "ERROR_LEVEL",
+        /// Only what ends the database.
+        Fatal = "FATAL_LEVEL",
+        /// Only the head of the file.
+        Header = "HEADER_LEVEL",
+    }
+}

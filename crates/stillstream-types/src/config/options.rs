@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::byte_size::ByteSize;
 use super::choice::{
-    CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, ProgressMode,
-    RecoveryClaimMode, RestartStrategyType, StateBackendType,
+    CheckpointStorageType, CheckpointingMode, CompactionStyle, ExternalizedCheckpointRetention, InfoLogLevel,
+    PredefinedOptions, ProgressMode, RecoveryClaimMode, RestartStrategyType, StateBackendType,
 };
 use super::value::{ConfigValue, Kind};
 
@@ -128,6 +128,76 @@ typed! {
     /// Healthy time after which the pause is the first one again.
     RESTART_EXPONENTIAL_RESET: Duration = "restart-strategy.exponential-delay.reset-backoff-threshold";
 
+    /// Keep a local copy of each keyed snapshot.
+    LOCAL_BACKUP: bool = "execution.checkpointing.local-backup.enabled";
+    /// Where.
+    LOCAL_BACKUP_DIRS: Option<Vec<String>> = "execution.checkpointing.local-backup.dirs";
+
+    /// Size of a data block.
+    ROCKSDB_BLOCK_SIZE: ByteSize = "state.backend.rocksdb.block.blocksize";
+    /// Size of the block cache of a column family.
+    ROCKSDB_BLOCK_CACHE_SIZE: ByteSize = "state.backend.rocksdb.block.cache-size";
+    /// Size of a block of partitioned index or filter.
+    ROCKSDB_METADATA_BLOCK_SIZE: ByteSize = "state.backend.rocksdb.block.metadata-blocksize";
+    /// Bits per key of the bloom filter.
+    ROCKSDB_BLOOM_BITS: f64 = "state.backend.rocksdb.bloom-filter.bits-per-key";
+    /// One bloom filter a block, not a file.
+    ROCKSDB_BLOOM_BLOCK_BASED: bool = "state.backend.rocksdb.bloom-filter.block-based-mode";
+    /// Uploads or downloads at once.
+    ROCKSDB_TRANSFER_THREADS: i32 = "state.backend.rocksdb.checkpoint.transfer.thread.num";
+    /// Most bytes in the first level.
+    ROCKSDB_LEVEL_BASE: ByteSize = "state.backend.rocksdb.compaction.level.max-size-level-base";
+    /// Size of a file in the first level.
+    ROCKSDB_TARGET_FILE_SIZE: ByteSize = "state.backend.rocksdb.compaction.level.target-file-size-base";
+    /// The levels' sizes follow from the last one.
+    ROCKSDB_DYNAMIC_LEVELS: bool = "state.backend.rocksdb.compaction.level.use-dynamic-size";
+    /// How files are compacted.
+    ROCKSDB_COMPACTION_STYLE: CompactionStyle = "state.backend.rocksdb.compaction.style";
+    /// Compression of each level.
+    ROCKSDB_COMPRESSION: Vec<String> = "state.backend.rocksdb.compression.per.level";
+    /// Most open files.
+    ROCKSDB_OPEN_FILES: i32 = "state.backend.rocksdb.files.open";
+    /// Compact in the background after a rescale.
+    ROCKSDB_COMPACT_AFTER_RESCALE: bool = "state.backend.rocksdb.incremental-restore-async-compact-after-rescale";
+    /// Where databases lie.
+    ROCKSDB_LOCAL_DIR: Option<String> = "state.backend.rocksdb.localdir";
+    /// Folder of RocksDB's own log.
+    ROCKSDB_LOG_DIR: Option<String> = "state.backend.rocksdb.log.dir";
+    /// Log files kept.
+    ROCKSDB_LOG_FILES: i32 = "state.backend.rocksdb.log.file-num";
+    /// What is logged.
+    ROCKSDB_LOG_LEVEL: InfoLogLevel = "state.backend.rocksdb.log.level";
+    /// A log file is rolled at this size.
+    ROCKSDB_LOG_FILE_SIZE: ByteSize = "state.backend.rocksdb.log.max-file-size";
+    /// Memory per slot.
+    ROCKSDB_FIXED_PER_SLOT: Option<ByteSize> = "state.backend.rocksdb.memory.fixed-per-slot";
+    /// Memory per process.
+    ROCKSDB_FIXED_PER_PROCESS: Option<ByteSize> = "state.backend.rocksdb.memory.fixed-per-tm";
+    /// One bounded memory for all databases of a process.
+    ROCKSDB_MANAGED_MEMORY: bool = "state.backend.rocksdb.memory.managed";
+    /// Two-level index and filters.
+    ROCKSDB_PARTITIONED_INDEX: bool = "state.backend.rocksdb.memory.partitioned-index-filters";
+    /// Share of memory for write buffers.
+    ROCKSDB_WRITE_BUFFER_RATIO: f64 = "state.backend.rocksdb.memory.write-buffer-ratio";
+    /// The values of the options that are not set.
+    ROCKSDB_PREDEFINED_OPTIONS: PredefinedOptions = "state.backend.rocksdb.predefined-options";
+    /// Drop whole files outside the range after a rescale.
+    ROCKSDB_DELETE_FILES_IN_RANGE: bool = "state.backend.rocksdb.rescaling.use-delete-files-in-range";
+    /// How much of a database must be one's own for it to become the base after a rescale.
+    ROCKSDB_OVERLAP_THRESHOLD: f64 = "state.backend.rocksdb.restore-overlap-fraction-threshold";
+    /// Background threads.
+    ROCKSDB_THREADS: i32 = "state.backend.rocksdb.thread.num";
+    /// Timers of each key group in memory.
+    ROCKSDB_TIMER_CACHE: i32 = "state.backend.rocksdb.timer-service.cache-size";
+    /// New files get a bloom filter.
+    ROCKSDB_BLOOM_FILTER: bool = "state.backend.rocksdb.use-bloom-filter";
+    /// Most write buffers.
+    ROCKSDB_WRITE_BUFFER_COUNT: i32 = "state.backend.rocksdb.writebuffer.count";
+    /// Write buffers merged before a flush.
+    ROCKSDB_WRITE_BUFFERS_TO_MERGE: i32 = "state.backend.rocksdb.writebuffer.number-to-merge";
+    /// Size of a write buffer.
+    ROCKSDB_WRITE_BUFFER_SIZE: ByteSize = "state.backend.rocksdb.writebuffer.size";
+
     /// Where keyed state is kept.
     STATE_BACKEND: StateBackendType = "state.backend.type";
     /// Subtasks of an operator that does not say.
@@ -155,6 +225,8 @@ typed! {
     PROCESSES: i32 = "stillstream.job.processes";
     /// Records on their way between two operators, per edge and worker.
     RECORDS_IN_FLIGHT: i32 = "stillstream.flow.records-in-flight";
+    /// Share of RocksDB's memory for hot entries as native values.
+    ROCKSDB_WRITE_BACK_RATIO: f64 = "stillstream.state.rocksdb.write-back-ratio";
     /// When progress is shown.
     PROGRESS: ProgressMode = "stillstream.progress";
 }

@@ -128,7 +128,7 @@ fn every_mistake_of_a_file_is_reported_at_once_in_order() {
     let text = errors(
         "execution.checkpointing.interval: soon
 execution.checkpointing.mode: NEVER
-state.backend.type: rocksdb
+state.backend.type: forst
 parallelism.default: 0
 execution.checkpointing.timeout:
 stillstream.progres: auto
@@ -142,7 +142,7 @@ execution.checkpointing.interval: 5 ms
     for (at, parts) in [
         (1, ["config.yaml:1:", "`execution.checkpointing.interval: soon`", "a duration is expected"]),
         (2, ["config.yaml:2:", "`execution.checkpointing.mode: NEVER`", "EXACTLY_ONCE, AT_LEAST_ONCE"]),
-        (3, ["config.yaml:3:", "`state.backend.type: rocksdb`", "not supported in this release"]),
+        (3, ["config.yaml:3:", "`state.backend.type: forst`", "not supported in this release"]),
         (4, ["config.yaml:4:", "`parallelism.default: 0`", "from 1 to 32768"]),
         (5, ["config.yaml:5:", "`execution.checkpointing.timeout`", "has no value"]),
         (6, ["config.yaml:6:", "`stillstream.progres`", "did you mean `stillstream.progress`?"]),
@@ -281,7 +281,7 @@ fn a_key_set_twice_with_two_values_is_an_error_and_with_one_value_a_warning() {
 
 #[test]
 fn a_key_without_effect_is_never_silent_and_one_that_changes_guarantees_is_refused() {
-    let config = yaml("execution.checkpointing.interval-during-backlog: 1 s\nheartbeat.timeout: 50 s\n");
+    let config = yaml("heartbeat.timeout: 50 s\nstate.backend.rocksdb.options-factory: a.B\n");
     assert_eq!(warnings(&config).len(), 1, "a default needs no warning");
     assert!(warnings(&config)[0].contains("has no effect"), "{}", warnings(&config)[0]);
     assert!(
@@ -319,12 +319,12 @@ fn settings_that_contradict_each_other_are_found_when_all_are_in() {
 fn a_number_out_of_range_set_in_code_is_found_by_validate() {
     let mut config = Configuration::new();
     config.set(o::PARALLELISM, 0).set(o::RESTART_EXPONENTIAL_JITTER, f64::NAN);
-    config.set(o::STATE_BACKEND, StateBackendType::RocksDb);
+    config.set(o::STATE_BACKEND, StateBackendType::ForSt);
     let text = config.validate().unwrap_err().to_string();
     for part in [
         "set in code: `parallelism.default: 0` is not valid",
         "`restart-strategy.exponential-delay.jitter-factor: NaN` is not valid",
-        "`state.backend.type: rocksdb` is not supported",
+        "`state.backend.type: forst` is not supported",
     ] {
         assert!(text.contains(part), "{text}");
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use stillstream_types::config::{
-    CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, ProgressMode, options as o,
+    CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, ProgressMode,
+    StateBackendType, options as o,
 };
 
 use super::StreamExecutionEnvironment;
@@ -78,18 +79,28 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// Where snapshots go: a [`MemoryStateBackend`](crate::MemoryStateBackend) or an
-    /// [`FsStateBackend`](crate::FsStateBackend).
+    /// Where state lies and where snapshots go: a [`MemoryStateBackend`](crate::MemoryStateBackend), an
+    /// [`FsStateBackend`](crate::FsStateBackend) or a [`RocksDbStateBackend`](crate::RocksDbStateBackend).
     ///
-    /// Keys `execution.checkpointing.storage` and `execution.checkpointing.dir`. Default: files if a directory is set.
+    /// Keys `state.backend.type`, `execution.checkpointing.storage` and `execution.checkpointing.dir`. Default: files if a directory is set.
     pub fn set_state_backend(&mut self, backend: impl Into<StateBackend>) -> &mut Self {
         match backend.into() {
             StateBackend::Memory(memory) => {
                 self.config.set(o::CHECKPOINT_STORAGE, CheckpointStorageType::JobManager);
+                self.config.set(o::STATE_BACKEND, StateBackendType::HashMap);
                 self.backend = memory;
+            }
+            StateBackend::RocksDb(rocksdb) => {
+                self.config
+                    .set(o::STATE_BACKEND, StateBackendType::RocksDb)
+                    .set(o::CHECKPOINT_STORAGE, CheckpointStorageType::FileSystem)
+                    .set(o::CHECKPOINTS_DIR, rocksdb.uri)
+                    .set(o::INCREMENTAL_CHECKPOINTS, rocksdb.incremental);
+                self.backend.asynchronous = rocksdb.asynchronous;
             }
             StateBackend::Fs(files) => {
                 self.config
+                    .set(o::STATE_BACKEND, StateBackendType::HashMap)
                     .set(o::CHECKPOINT_STORAGE, CheckpointStorageType::FileSystem)
                     .set(o::CHECKPOINTS_DIR, files.uri);
                 self.backend.asynchronous = files.asynchronous;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stillstream_state::{CurrentKey, Data, Key, Keyed, Timers};
+use stillstream_state::{CurrentKey, Data, Key, Keyed, StateError, Timers};
 use stillstream_types::{KeyHash, Result, Timestamp};
 
 use crate::collector::Collector;
@@ -86,6 +86,9 @@ impl<K: Key, O: Data> KeyedContext<'_, K, O> {
 }
 
 /// Sets and deletes timers of the current key. A timer that is set twice for the same time fires once.
+///
+/// # Errors
+/// Timers are state: where they lie in RocksDB, setting one can fail as writing any state can.
 pub struct TimerAccess<'a, K> {
     key: &'a K,
     hash: KeyHash,
@@ -101,22 +104,22 @@ impl<K> fmt::Debug for TimerAccess<'_, K> {
 
 impl<K: Key> TimerAccess<'_, K> {
     /// Calls `on_timer` when the watermark reaches `at`.
-    pub fn on_event_time(&self, at: Timestamp) {
-        self.event.register(at, self.hash, self.key, ());
+    pub fn on_event_time(&self, at: Timestamp) -> Result<()> {
+        self.event.register(at, self.hash, self.key, ()).map(drop).map_err(StateError::into_error)
     }
 
     /// Calls `on_timer` when the clock reaches `at`; at once after a restore if that moment has passed meanwhile.
-    pub fn on_processing_time(&self, at: Timestamp) {
-        self.processing.register(at, self.hash, self.key, ());
+    pub fn on_processing_time(&self, at: Timestamp) -> Result<()> {
+        self.processing.register(at, self.hash, self.key, ()).map(drop).map_err(StateError::into_error)
     }
 
     /// Deletes an event-time timer; one that is not there is no error.
-    pub fn delete_event_time(&self, at: Timestamp) {
-        self.event.delete(at, self.hash, self.key, ());
+    pub fn delete_event_time(&self, at: Timestamp) -> Result<()> {
+        self.event.delete(at, self.hash, self.key, ()).map(drop).map_err(StateError::into_error)
     }
 
     /// Deletes a processing-time timer; one that is not there is no error.
-    pub fn delete_processing_time(&self, at: Timestamp) {
-        self.processing.delete(at, self.hash, self.key, ());
+    pub fn delete_processing_time(&self, at: Timestamp) -> Result<()> {
+        self.processing.delete(at, self.hash, self.key, ()).map(drop).map_err(StateError::into_error)
     }
 }

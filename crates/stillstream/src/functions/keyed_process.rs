@@ -32,7 +32,7 @@ pub type Context<'a, F> = KeyedContext<'a, <F as KeyedProcess>::Key, <F as Keyed
 ///     fn process(&mut self, (_, at): Self::In, ctx: &mut Context<Self>) -> Result<()> {
 ///         self.seen.update(ctx, || 0, |seen| *seen += 1)?;
 ///         self.last.set(ctx, at)?;
-///         ctx.timers().on_event_time(at + minutes(1));
+///         ctx.timers().on_event_time(at + minutes(1))?;
 ///         Ok(())
 ///     }
 ///

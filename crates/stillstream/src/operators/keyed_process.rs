@@ -155,7 +155,8 @@ impl<L: Logic> KeyedOperator<L> {
                 TimeDomain::ProcessingTime => call.processing_timers,
             };
             for _ in 0..SLICE {
-                let Some(timer) = timers.pop_due(up_to) else { return Ok(false) };
+                let due = timers.pop_due(up_to).map_err(StateError::into_error)?;
+                let Some(timer) = due else { return Ok(false) };
                 let time = (domain == TimeDomain::EventTime).then_some(timer.time.as_millis());
                 logic.timer(timer.time, &mut call.context(&timer.key, timer.hash, time))?;
             }

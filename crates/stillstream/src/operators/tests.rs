@@ -100,8 +100,8 @@ impl KeyedProcess for Remind {
         self.sum.update(ctx, || 0, |sum| *sum += 1)?;
         ctx.side(&SIDE, key)?;
         match delay % 2 {
-            0 => ctx.timers().on_event_time(at(delay)),
-            _ => ctx.timers().on_processing_time(at(delay)),
+            0 => ctx.timers().on_event_time(at(delay))?,
+            _ => ctx.timers().on_processing_time(at(delay))?,
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl KeyedProcess for Remind {
         let sum = self.sum.get(ctx)?.unwrap_or(0);
         ctx.emit((*ctx.key(), sum, time));
         if time == at(1000) {
-            ctx.timers().on_event_time(at(1500));
+            ctx.timers().on_event_time(at(1500))?;
         }
         Ok(())
     }

@@ -107,7 +107,8 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
             }
         })?;
         if let Some(at) = timer {
-            self.timers.register(Timestamp::from_millis(at), hash, key, ());
+            let at = Timestamp::from_millis(at);
+            self.timers.register(at, hash, key, ())?;
         }
         Ok(fired)
     }
@@ -171,7 +172,7 @@ where
         let (now, mut room) = (Timestamp::from_millis(open.shell.clock.watermark()), SLICE);
         // nothing is due before the first watermark
         while now > Timestamp::MIN
-            && let Some(timer) = open.timers.pop_due(now)
+            && let Some(timer) = open.timers.pop_due(now).map_err(StateError::into_error)?
         {
             let (at, mut next, mut fired) = (timer.time.as_millis(), None::<i64>, Vec::new());
             let shell = &open.shell;
@@ -195,7 +196,9 @@ where
                 open.sessions.remove(timer.hash, &timer.key).map_err(StateError::into_error)?;
             }
             if let Some(next) = next {
-                open.timers.register(Timestamp::from_millis(next), timer.hash, &timer.key, ());
+                let next = Timestamp::from_millis(next);
+                let register = open.timers.register(next, timer.hash, &timer.key, ());
+                register.map_err(StateError::into_error)?;
             }
             for (window, result) in fired {
                 open.shell.result(&*self.emit, &timer.key, window, result)?;

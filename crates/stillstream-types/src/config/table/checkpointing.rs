@@ -136,18 +136,16 @@ pub(super) const ROWS: &[Row] = &[
         "execution.checkpointing.local-backup.dirs",
         Kind::List,
         "",
-        "where local copies go; default `<working dir>/localState`",
+        "where local copies go (the first one); default: `local-recovery` below `state.backend.rocksdb.localdir`",
     )
-    .older(&["taskmanager.state.local.root-dirs"])
-    .no_effect("no local copies are kept in this release: leave it out"),
+    .older(&["taskmanager.state.local.root-dirs"]),
     option(
         "execution.checkpointing.local-backup.enabled",
         Kind::Boolean,
         "false",
-        "keep a local copy of each keyed snapshot",
+        "keep a local copy of each incremental RocksDB snapshot; a restart tries it first",
     )
-    .older(&["state.backend.local-recovery"])
-    .no_effect("no local copies are kept in this release: leave it out"),
+    .older(&["state.backend.local-recovery"]),
     option(
         "execution.checkpointing.max-concurrent-checkpoints",
         Kind::Integer,

@@ -15,7 +15,7 @@ pub(super) const ROWS: &[Row] = &[
         "`hashmap`, `rocksdb` or `forst`; 1.x also `jobmanager` and `filesystem`, which choose the checkpoint storage too",
     )
     .older(&["state.backend"])
-    .refuse(&["rocksdb", "forst"], "only the hashmap backend is in this release: write `hashmap`"),
+    .refuse(&["forst"], "write `hashmap` or `rocksdb`"),
     option(
         "jobmanager.execution.failover-strategy",
         Kind::Choice(&["region", "full"]),

@@ -31,4 +31,11 @@ pub(super) const ROWS: &[Row] = &[
         "auto",
         "when a running job shows its progress on the terminal: auto, always, never",
     ),
+    option(
+        "stillstream.state.rocksdb.write-back-ratio",
+        Kind::Double,
+        "0.5",
+        "share of the memory of RocksDB databases that holds hot entries as native values, in front of RocksDB",
+    )
+    .within(0.0, 0.95),
 ];

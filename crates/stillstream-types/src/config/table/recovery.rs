@@ -28,7 +28,7 @@ pub(super) const RECOVERY: &[Row] = &[
         "try the local copy before the remote one",
     )
     .older(&["state.backend.local-recovery"])
-    .no_effect("state is read from the checkpoint storage in this release: leave it out"),
+    .no_effect("a local copy that was kept is always tried first: set `execution.checkpointing.local-backup.enabled`"),
     option(
         "execution.state-recovery.ignore-unclaimed-state",
         Kind::Boolean,

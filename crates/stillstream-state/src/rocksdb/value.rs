@@ -1,0 +1,354 @@
+//! Value, reducing and aggregating state: one entry per key, the hot ones as native values in memory.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::sync::Arc;
+
+use rust_rocksdb::WriteBatch;
+use stillstream_types::KeyHash;
+
+use super::db::{Family, SortedFile};
+use super::layout::Layout;
+use super::load::new_file;
+use super::memory::Share;
+use super::state::{Entry, RocksState, check_size, decode, left_over, typed, unreadable};
+use super::writer::Pending;
+use crate::kinds::{CurrentKey, ValueStore};
+use crate::table::KeyAt;
+use crate::write_back::{Frozen, WriteBack, merged};
+use crate::{Data, Key, StateError};
+
+type Cache<K, V> = WriteBack<(), K, V>;
+type FrozenEntries<K, V> = Arc<Frozen<(), K, V>>;
+
+/// From so many entries on, a sorted file is faster than a batch through the memory table.
+const FILE_ENTRIES: usize = 10_000;
+
+/// One state.
+#[derive(Debug)]
+pub(crate) struct RocksTable<K, V> {
+    family: Family,
+    layout: Layout,
+    /// Held while users' code runs in the middle of a read or an update.
+    cache: RefCell<Cache<K, V>>,
+    scratch: RefCell<Entry>,
+    share: Share,
+    /// The young generation is frozen at this many entries: half of what the share holds.
+    half: Cell<usize>,
+    /// Two generations that are being put together.
+    merging: RefCell<Option<Merging<K, V>>>,
+}
+
+type Merging<K, V> = ([FrozenEntries<K, V>; 2], Pending<FrozenEntries<K, V>>);
+
+impl<K: Key, V: Data> RocksState for RocksTable<K, V> {
+    fn reload(&self) -> Result<(), StateError> {
+        self.cache_mut()?.clear();
+        Ok(())
+    }
+
+    fn hand_over(&self) -> Result<(), StateError> {
+        self.freeze(&mut *self.cache_mut()?)
+    }
+}
+
+impl<K: Key, V: Data> RocksTable<K, V> {
+    pub fn new(family: Family, layout: Layout) -> Self {
+        let share = family.database().tuning.share_of_write_back();
+        let table = Self {
+            family,
+            layout,
+            cache: RefCell::new(WriteBack::new()),
+            scratch: RefCell::default(),
+            share,
+            half: Cell::new(0),
+            merging: RefCell::new(None),
+        };
+        table.half.set(table.most() / 2);
+        table
+    }
+
+    fn in_use(&self) -> StateError {
+        StateError::InUse { name: self.family.name.to_string() }
+    }
+
+    #[inline]
+    fn cache_mut(&self) -> Result<RefMut<'_, Cache<K, V>>, StateError> {
+        self.cache.try_borrow_mut().map_err(|_| self.in_use())
+    }
+
+    /// Reads an entry from the database.
+    fn load(&self, hash: KeyHash, key: &K) -> Result<Option<V>, StateError> {
+        let entry = &mut *self.scratch.borrow_mut();
+        self.layout.entry(hash, &[], key, &mut entry.key);
+        self.family.get(&entry.key)?.map(|bytes| decode(&self.family, &bytes)).transpose()
+    }
+
+    /// How many entries may be in memory.
+    fn most(&self) -> usize {
+        // what a value owns elsewhere is not known; 64 bytes is the usual small allocation
+        let owned = if std::mem::needs_drop::<(K, V)>() { 64 } else { 0 };
+        let entry = size_of::<crate::write_back::Slot<(), K, V>>() * 8 / 7 + 1 + owned;
+        (self.share.bytes() / entry).max(64)
+    }
+
+    /// Makes room, if need be: the young generation is written, the oldest ones go. Waits only if writing does not keep up.
+    #[inline]
+    fn make_room(&self, cache: &mut Cache<K, V>) -> Result<(), StateError> {
+        match cache.young_len() >= self.half.get() {
+            true => self.make_room_now(cache),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn make_room_now(&self, cache: &mut Cache<K, V>) -> Result<(), StateError> {
+        let most = self.most();
+        self.half.set(most / 2);
+        self.freeze(cache)?;
+        while !cache.shrink(most) {
+            self.family.database().writer.wait_for_next()?;
+        }
+        Ok(())
+    }
+
+    /// Freezes the young generation and has it written.
+    fn freeze(&self, cache: &mut Cache<K, V>) -> Result<(), StateError> {
+        let database = self.family.database();
+        if let Some(frozen) = cache.freeze() {
+            let flush = Flush { family: database.family(&self.family.name)?, layout: self.layout };
+            database.writer.submit(move || flush.write(&frozen))?;
+        }
+        let merging = &mut *self.merging.borrow_mut();
+        if let Some((two, pending)) = merging {
+            let Some(merged) = pending.now() else { return Ok(()) };
+            cache.replace(two, merged?);
+            *merging = None;
+        }
+        if let Some(two) = cache.to_merge() {
+            let of_job = two.clone();
+            *merging = Some((two, database.writer.ask(move || Ok(merged(&of_job)))?));
+        }
+        Ok(())
+    }
+
+    /// All entries in the database, for a walk over it.
+    fn settle(&self) -> Result<(), StateError> {
+        self.freeze(&mut *self.cache_mut()?)?;
+        self.family.database().writer.wait_for_all()
+    }
+
+    pub fn fetch(&self, hash: KeyHash, key: &K) -> Result<Option<V>, StateError> {
+        let cache = &mut *self.cache_mut()?;
+        self.make_room(cache)?;
+        cache.look(hash, &(), key, || self.load(hash, key)).cloned()
+    }
+
+    pub fn with<R>(&self, hash: KeyHash, key: &K, f: impl FnOnce(Option<&V>) -> R) -> Result<R, StateError> {
+        {
+            // a `with` within a `with` finds the cache held, and has nothing to bring
+            if let Ok(mut cache) = self.cache.try_borrow_mut() {
+                self.make_room(&mut cache)?;
+                cache.look(hash, &(), key, || self.load(hash, key))?;
+            }
+        }
+        let cache = self.cache.try_borrow().map_err(|_| self.in_use())?;
+        match cache.known(hash, &(), key) {
+            Some(value) => Ok(f(value.as_ref())),
+            None => Ok(f(self.load(hash, key)?.as_ref())),
+        }
+    }
+
+    pub fn put(&self, hash: KeyHash, key: &K, value: V) -> Result<(), StateError> {
+        let cache = &mut *self.cache_mut()?;
+        self.make_room(cache)?;
+        cache.set(hash, &(), key, Some(value));
+        Ok(())
+    }
+
+    pub fn delete(&self, hash: KeyHash, key: &K) -> Result<(), StateError> {
+        let cache = &mut *self.cache_mut()?;
+        self.make_room(cache)?;
+        cache.set(hash, &(), key, None);
+        Ok(())
+    }
+
+    pub fn take(&self, hash: KeyHash, key: &K) -> Result<Option<V>, StateError> {
+        let cache = &mut *self.cache_mut()?;
+        self.make_room(cache)?;
+        match cache.look(hash, &(), key, || self.load(hash, key))? {
+            None => Ok(None),
+            Some(_) => Ok(cache.change(hash, &(), key, || Ok::<_, StateError>(None))?.take()),
+        }
+    }
+
+    pub fn update<R>(
+        &self,
+        hash: KeyHash,
+        key: &K,
+        init: impl FnOnce() -> V,
+        f: impl FnOnce(&mut V) -> R,
+    ) -> Result<R, StateError> {
+        let cache = &mut *self.cache_mut()?;
+        self.make_room(cache)?;
+        let value = cache.change(hash, &(), key, || self.load(hash, key))?.get_or_insert_with(init);
+        Ok(f(value))
+    }
+
+    /// Updates the values of a batch in the order of the records. Those that are not in memory are read at once.
+    pub fn update_batch(
+        &self,
+        hashes: &[KeyHash],
+        keys: &(impl KeyAt<K> + ?Sized),
+        mut init: impl FnMut() -> V,
+        mut f: impl FnMut(usize, &mut V),
+    ) -> Result<(), StateError> {
+        let cache = &mut *self.cache_mut()?;
+        self.make_room(cache)?;
+        self.bring_missing(cache, hashes, keys)?;
+        for (i, hash) in hashes.iter().enumerate() {
+            keys.with(i, |key| {
+                let value = cache.change(*hash, &(), key, || self.load(*hash, key))?;
+                let value = value.get_or_insert_with(&mut init);
+                f(i, value);
+                Ok::<_, StateError>(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn bring_missing(
+        &self,
+        cache: &mut Cache<K, V>,
+        hashes: &[KeyHash],
+        keys: &(impl KeyAt<K> + ?Sized),
+    ) -> Result<(), StateError> {
+        // keys' bytes, and the record that each belongs to
+        let mut missing: Vec<(Vec<u8>, usize)> = Vec::new();
+        for (i, hash) in hashes.iter().enumerate() {
+            keys.with(i, |key| {
+                if !cache.knows(*hash, &(), key) {
+                    let mut bytes = Vec::new();
+                    self.layout.entry(*hash, &[], key, &mut bytes);
+                    missing.push((bytes, i));
+                }
+            });
+        }
+        missing.sort_unstable();
+        missing.dedup_by(|a, b| a.0 == b.0);
+        let found = self.family.get_sorted(missing.iter().map(|(bytes, _)| bytes.as_slice()));
+        for ((_, i), found) in missing.iter().zip(found) {
+            let value = found?.map(|bytes| decode(&self.family, &bytes)).transpose()?;
+            keys.with(*i, |key| cache.look(hashes[*i], &(), key, || Ok::<_, StateError>(value)).map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Visits all keys, groups ascending.
+    pub fn for_each(&self, mut f: impl FnMut(&K, &V)) -> Result<(), StateError> {
+        self.settle()?;
+        let _reading = self.cache.try_borrow().map_err(|_| self.in_use())?;
+        self.family.scan(&[]).each(|key, value| {
+            let (_, mut rest) = self.layout.split(key).map_err(unreadable(&self.family))?;
+            let key = K::decode(&mut rest).map_err(unreadable(&self.family))?;
+            if !rest.is_empty() {
+                return Err(unreadable(&self.family)(left_over(rest)));
+            }
+            f(&key, &decode(&self.family, value)?);
+            Ok(())
+        })
+    }
+
+    /// How many keys there are: counts them.
+    pub fn len(&self) -> Result<usize, StateError> {
+        self.settle()?;
+        let mut count = 0;
+        self.family.scan(&[]).each(|_, _| {
+            count += 1;
+            Ok(())
+        })?;
+        Ok(count)
+    }
+
+    pub fn is_empty(&self) -> Result<bool, StateError> {
+        self.settle()?;
+        Ok(self.family.scan(&[]).entry()?.is_none())
+    }
+}
+
+/// Writes a frozen generation to the database.
+struct Flush {
+    family: Family,
+    layout: Layout,
+}
+
+impl Flush {
+    fn write<K: Key, V: Data>(&self, frozen: &FrozenEntries<K, V>) -> Result<(), StateError> {
+        // keys' bytes one after another, and for each where they are and its value
+        let (mut bytes, mut key) = (Vec::new(), Vec::new());
+        let mut entries = Vec::new();
+        for slot in frozen.entries.slots().filter(|slot| slot.dirty) {
+            self.layout.entry(slot.hash, &[], &slot.key, &mut key);
+            let start = bytes.len();
+            bytes.extend_from_slice(&key);
+            entries.push((start..bytes.len(), slot.value.as_ref()));
+        }
+        entries.sort_unstable_by(|a, b| bytes[a.0.clone()].cmp(&bytes[b.0.clone()]));
+        let mut value = Vec::new();
+        let mut encoded = |of: Option<&V>| {
+            value.clear();
+            let Some(of) = of else { return Ok(None) };
+            of.encode(&mut value);
+            check_size(&self.family, &value)?;
+            Ok::<_, StateError>(Some(value.clone()))
+        };
+        if entries.len() < FILE_ENTRIES {
+            let mut batch = WriteBatch::default();
+            for (key, of) in entries {
+                match encoded(of)? {
+                    Some(value) => self.family.batch_put(&mut batch, &bytes[key], &value),
+                    None => self.family.batch_delete(&mut batch, &bytes[key]),
+                }
+            }
+            self.family.database().write_in_order(&self.family.name, &batch)?;
+        } else {
+            let options = self.family.database().tuning.family_options();
+            let mut file = SortedFile::create(&options, new_file(self.family.database()), &self.family.name)?;
+            for (key, of) in entries {
+                match encoded(of)? {
+                    Some(value) => file.put(&bytes[key], &value)?,
+                    None => file.delete(&bytes[key])?,
+                }
+            }
+            self.family.ingest(vec![file.finish()?])?;
+        }
+        frozen.written();
+        Ok(())
+    }
+}
+
+impl<K: Key, V: Data> ValueStore<V> for RocksTable<K, V> {
+    fn get(&self, key: CurrentKey<'_>) -> Result<Option<V>, StateError> {
+        self.fetch(key.hash, typed::<K>(&self.family, key)?)
+    }
+
+    fn read(&self, key: CurrentKey<'_>, f: &mut dyn FnMut(Option<&V>)) -> Result<(), StateError> {
+        self.with(key.hash, typed::<K>(&self.family, key)?, f)
+    }
+
+    fn set(&self, key: CurrentKey<'_>, value: V) -> Result<(), StateError> {
+        self.put(key.hash, typed::<K>(&self.family, key)?, value)
+    }
+
+    fn update(
+        &self,
+        key: CurrentKey<'_>,
+        init: &mut dyn FnMut() -> V,
+        f: &mut dyn FnMut(&mut V),
+    ) -> Result<(), StateError> {
+        RocksTable::update(self, key.hash, typed::<K>(&self.family, key)?, init, f)
+    }
+
+    fn clear(&self, key: CurrentKey<'_>) -> Result<(), StateError> {
+        self.delete(key.hash, typed::<K>(&self.family, key)?)
+    }
+}

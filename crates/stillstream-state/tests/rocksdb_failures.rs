@@ -1,0 +1,118 @@
+//! What the RocksDB backend says when something is wrong with the disk or a value.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use stillstream_state::{
+    BackendOptions, CurrentKey, Key, KeyedStateBackend, MemoryBudget, MemorySnapshotStore, RocksDbOptions,
+    StateError,
+};
+use stillstream_types::{ErrorKind, KeyGroups};
+
+type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
+
+fn groups() -> KeyGroups {
+    KeyGroups::new(128)
+}
+
+fn at(key: &u64) -> CurrentKey<'_> {
+    CurrentKey::new(key, key.key_hash(groups()))
+}
+
+fn options(folder: &Path) -> RocksDbOptions {
+    RocksDbOptions {
+        memory: MemoryBudget { total_bytes: Some(32 << 20), ..MemoryBudget::default() },
+        ..RocksDbOptions::new(folder)
+    }
+}
+
+fn open(options: RocksDbOptions) -> Result<KeyedStateBackend<u64>, StateError> {
+    KeyedStateBackend::rocksdb(BackendOptions::new(groups(), groups().all()), options)
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() -> Result {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("file"), "")?;
+    let Err(error) = open(options(&folder.path().join("file/below"))) else { panic!("a file is no folder") };
+    assert!(error.to_string().contains("file/below"), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Storage);
+    Ok(())
+}
+
+#[test]
+fn a_value_above_the_limit_is_refused_with_state_size_and_limit() -> Result {
+    let folder = tempfile::tempdir()?;
+    assert_eq!(RocksDbOptions::new("x").max_value_bytes, 2_147_483_647);
+    let mut backend = open(RocksDbOptions { max_value_bytes: 1000, ..options(folder.path()) })?;
+    let list = backend.list::<u64>("list")?.add_all(&at(&1), 0..1000).err();
+    let map = backend.map::<u8, Vec<u8>>("map")?.put(&at(&1), 1, vec![0; 1000]).err();
+    for error in [list, map] {
+        let Some(StateError::EntryTooLarge { name, size, limit }) = error else { panic!("{error:?}") };
+        assert!(limit == 1000 && size > 1000 && ["list", "map"].contains(&name.as_str()));
+    }
+    // a value that is hot is measured when it is written: before the next checkpoint is complete
+    let state = backend.value::<Vec<u8>>("blob")?;
+    state.set(&at(&1), vec![7; 900])?;
+    backend.freeze()?.write(&MemorySnapshotStore::unlimited(), "n")?;
+    state.set(&at(&1), vec![8; 1001])?;
+    let written = backend.freeze().and_then(|frozen| frozen.write(&MemorySnapshotStore::unlimited(), "n"));
+    let Err(error) = written else { panic!("it must be refused") };
+    for part in ["`blob`", "1005 bytes", "1000"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_damaged_file_is_an_error_with_state_and_folder_and_only_costs_a_restart() -> Result {
+    let folder = tempfile::tempdir()?;
+    let mut backend = open(RocksDbOptions {
+        // so that no block is read twice from memory
+        memory: MemoryBudget { total_bytes: Some(1 << 20), ..MemoryBudget::default() },
+        ..options(folder.path())
+    })?;
+    let state = backend.value::<String>("text")?;
+    for key in 0..20_000u64 {
+        state.set(&at(&key), format!("{key:0100}"))?;
+    }
+    let KeyedStateBackend::RocksDb(rocksdb) = &backend else { panic!("it was made as one") };
+    rocksdb.compact("text")?;
+    let mut damaged = 0;
+    for work in fs::read_dir(folder.path())? {
+        for entry in fs::read_dir(work?.path().join("db"))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|ending| ending == "sst") {
+                let mut bytes = fs::read(&path)?;
+                bytes.iter_mut().step_by(500).for_each(|byte| *byte ^= 1);
+                fs::write(&path, bytes)?;
+                damaged += 1;
+            }
+        }
+    }
+    assert!(damaged > 0);
+    let errors: Vec<StateError> = (0..20_000u64).filter_map(|key| state.get(&at(&key)).err()).collect();
+    let error = errors.first().expect("damage is noticed");
+    assert_eq!(error.kind(), ErrorKind::Storage, "a restart reads the checkpoint: {error}");
+    for part in ["`text`", &folder.path().display().to_string(), "checkpoint"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_folder_of_a_backend_goes_with_it() -> Result {
+    let folder = tempfile::tempdir()?;
+    let mut backend = open(options(folder.path()))?;
+    let state = backend.value::<u64>("n")?;
+    state.set(&at(&1), 1)?;
+    let frozen = backend.freeze()?;
+    drop(backend);
+    assert_eq!(fs::read_dir(folder.path())?.count(), 1, "a snapshot and a handle still need it");
+    drop(frozen);
+    assert_eq!(state.get(&at(&1))?, Some(1));
+    drop(state);
+    assert_eq!(fs::read_dir(folder.path())?.count(), 0);
+    Ok(())
+}

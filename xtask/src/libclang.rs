@@ -1,0 +1,103 @@
+//! What building RocksDB needs beside Rust: a C++ compiler, and libclang with its headers (bindings are made from the C
+//! headers).
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::cargo::succeeds;
+
+const PACKAGES: [&str; 2] = ["g++", "libclang-dev"];
+
+/// Makes sure that it is there: on Debian and its kin by installing it, elsewhere by saying what is missing.
+pub(crate) fn provide() -> Result<(), String> {
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let hint = format!(
+        "building RocksDB needs {}: apt-get install -y {} (Debian, Ubuntu), dnf install gcc-c++ clang-devel (Fedora), \
+         or set LIBCLANG_PATH to the folder of libclang.so",
+        missing.join(" and "),
+        PACKAGES.join(" ")
+    );
+    if !runs("apt-get", &["--version"]) {
+        return Err(hint);
+    }
+    let sudo = !is_root();
+    if sudo && !runs("sudo", &["-n", "true"]) {
+        return Err(hint);
+    }
+    // the lists of packages may be missing or old
+    if !(apt(sudo, &install()) || apt(sudo, &["update"]) && apt(sudo, &install())) {
+        return Err(hint);
+    }
+    match self::missing().as_slice() {
+        [] => Ok(()),
+        _ => Err(hint),
+    }
+}
+
+fn install() -> Vec<&'static str> {
+    let mut args = vec!["install", "-y", "--no-install-recommends"];
+    args.extend(PACKAGES);
+    args
+}
+
+fn missing() -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    if std::env::var_os("CXX").is_none() && !runs("c++", &["--version"]) {
+        missing.push("a C++ compiler");
+    }
+    // whoever sets the path knows where the headers are too
+    if std::env::var_os("LIBCLANG_PATH").is_none() && !has_libclang() {
+        missing.push("libclang with its headers");
+    }
+    missing
+}
+
+/// Where distributions put LLVM. A release of it counts if library and headers are there.
+fn has_libclang() -> bool {
+    let llvm = folders(Path::new("/usr/lib"), "llvm").into_iter();
+    let homes = llvm.chain([
+        PathBuf::from("/usr"),
+        PathBuf::from("/usr/local"),
+        PathBuf::from("/opt/homebrew/opt/llvm"),
+    ]);
+    homes.into_iter().any(|home| {
+        let library = ["lib", "lib64"].iter().any(|lib| !folders(&home.join(lib), "libclang").is_empty());
+        let releases = ["lib", "lib64"].iter().flat_map(|lib| folders(&home.join(lib).join("clang"), ""));
+        library && releases.into_iter().any(|release| release.join("include/stdbool.h").exists())
+    })
+}
+
+/// What lies in a folder and begins like this.
+fn folders(parent: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").stdin(Stdio::null()).output();
+    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+fn runs(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn apt(sudo: bool, args: &[&str]) -> bool {
+    let mut command = match sudo {
+        true => Command::new("sudo"),
+        false => Command::new("apt-get"),
+    };
+    if sudo {
+        command.args(["-n", "apt-get"]);
+    }
+    command.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    succeeds(command)
+}
