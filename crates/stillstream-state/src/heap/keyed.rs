@@ -2,7 +2,7 @@
 
 use std::cell::{Ref, RefCell, RefMut};
 
-use stillstream_types::KeyGroups;
+use stillstream_types::{KeyGroups, KeyHash};
 
 use super::HeapState;
 use super::cells::{Cells, read_entry};

@@ -45,7 +45,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{CheckpointId, IncrementalFormat, KeyedSnapshot, KeyedStateHandle};
+use stillstream_types::{CheckpointId, IncrementalFormat, KeyHash, KeyedSnapshot, KeyedStateHandle};
 
 use crate::StateError;
 use crate::backend::{BackendOptions, FrozenCheckpoint, StateSize};
@@ -310,6 +310,11 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
             local.forget(id);
         }
     }
+
+    /// See [`KeyedStateBackend::prefetch`](crate::KeyedStateBackend::prefetch). Nothing can be asked for by the hash alone: the
+    /// database needs the keys.
+    #[inline(always)]
+    pub fn prefetch(&self, _: &[KeyHash], _: usize) {}
 
     /// See [`KeyedStateBackend::freeze`](crate::KeyedStateBackend::freeze).
     pub fn freeze(&mut self) -> Result<FrozenKeyedState, StateError> {

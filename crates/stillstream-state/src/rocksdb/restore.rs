@@ -49,7 +49,9 @@ pub(crate) fn fetch<K: Key>(
             check_name(&file.name, path_of(&file.stream))?;
             wanted.push((file, folder.clone()));
         }
-        fetched.push(Fetched { header, range: handle.range, folder, files: nameable(&handle.files) });
+        // files of another job, or of a snapshot that a person owns, must not be named by this job's checkpoints
+        let files = if store.owns_shared() { nameable(&handle.files) } else { Files::default() };
+        fetched.push(Fetched { header, range: handle.range, folder, files });
     }
     let threads = tuning.options.transfer_threads.max(1) as usize;
     let local = tuning.options.local_recovery.as_ref();

@@ -19,9 +19,9 @@ pub(crate) use chain::{ChainMeta, write_chain};
 pub(crate) use delta::{DeltaHeader, DeltaState, Record};
 pub(crate) use header::Header;
 pub(crate) use read::Chunk;
-pub(crate) use run::{FrozenRun, RunWriter, Weights};
-pub(crate) use units::Run;
 #[cfg(feature = "rocksdb")]
 pub(crate) use read::{checked_header, for_each_chunk};
 #[cfg(feature = "rocksdb")]
 pub(crate) use run::CHUNK_BYTES;
+pub(crate) use run::{FrozenRun, RunWriter, Weights};
+pub(crate) use units::Run;

@@ -33,7 +33,7 @@ fn write(store: &SharedFiles) -> Result<KeyedSnapshot, StateError> {
     (1..=3).try_for_each(|key| sums.insert(hash(key), &key, key * 100))?;
     windows.insert(10, hash(1), &1, 11)?;
     windows.insert(20, hash(2), &2, 22)?;
-    timers.register(Timestamp::from_millis(5), hash(1), &1, ());
+    timers.register(Timestamp::from_millis(5), hash(1), &1, ()).unwrap();
     backend.freeze_checkpoint(CheckpointId(1))?.write(store, "golden")?;
     backend.checkpoint_completed(CheckpointId(1));
     sums.insert(hash(4), &4, 400)?;
@@ -41,7 +41,7 @@ fn write(store: &SharedFiles) -> Result<KeyedSnapshot, StateError> {
     sums.remove(hash(3), &3)?;
     windows.remove_namespace(10)?;
     windows.insert(30, hash(3), &3, 33)?;
-    timers.register(Timestamp::from_millis(9), hash(2), &2, ());
+    timers.register(Timestamp::from_millis(9), hash(2), &2, ()).unwrap();
     backend.freeze_checkpoint(CheckpointId(2))?.write(store, "golden")
 }
 
@@ -55,8 +55,8 @@ fn check(snapshot: &KeyedSnapshot, store: &SharedFiles) -> Result<(), StateError
     assert_eq!(windows.namespaces()?, [20, 30]);
     assert_eq!((windows.get(20, hash(2), &2)?, windows.get(30, hash(3), &3)?), (Some(22), Some(33)));
     let timers = backend.timers::<()>("t", TimeDomain::EventTime)?;
-    let due =
-        [(); 3].map(|()| timers.pop_due(Timestamp::MAX).map(|timer| (timer.time.as_millis(), timer.key)));
+    let due = [(); 3]
+        .map(|()| timers.pop_due(Timestamp::MAX).unwrap().map(|timer| (timer.time.as_millis(), timer.key)));
     assert_eq!(due, [Some((5, 1)), Some((9, 2)), None]);
     Ok(())
 }

@@ -140,7 +140,7 @@ impl Running {
                 into.lists.insert(key, list);
             }
         }
-        while let Some(timer) = self.timers.pop_due(Timestamp::MAX) {
+        while let Some(timer) = self.timers.pop_due(Timestamp::MAX).unwrap() {
             into.timers.insert((timer.time.as_millis(), timer.hash, timer.key));
         }
     }
@@ -180,11 +180,11 @@ impl Running {
                 model.lists.entry(key).or_default().push(text);
             }
             Step::Register { at, key } => {
-                self.timers.register(Timestamp::from_millis(at), hash(key), &key, ());
+                self.timers.register(Timestamp::from_millis(at), hash(key), &key, ()).unwrap();
                 model.timers.insert((at, hash(key), key));
             }
             Step::Fire { up_to } => {
-                while self.timers.pop_due(Timestamp::from_millis(up_to)).is_some() {}
+                while self.timers.pop_due(Timestamp::from_millis(up_to)).unwrap().is_some() {}
                 model.timers.retain(|timer| timer.0 > up_to);
             }
             _ => unreachable!("not a step of the state"),
