@@ -309,9 +309,12 @@ impl fmt::Debug for Scan {
     }
 }
 
+/// Key and value.
+pub(crate) type Row<'a> = (&'a [u8], &'a [u8]);
+
 impl Scan {
     /// The entry under the cursor; none at the end.
-    pub fn entry(&self) -> Result<Option<(&[u8], &[u8])>, StateError> {
+    pub fn entry(&self) -> Result<Option<Row<'_>>, StateError> {
         match self.rows.item() {
             Some(entry) => Ok(Some(entry)),
             // the end, or an error that looks like it

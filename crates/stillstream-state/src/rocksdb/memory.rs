@@ -35,10 +35,13 @@ impl fmt::Debug for SharedMemory {
     }
 }
 
+/// By what a budget says.
+type ByBudget = BTreeMap<(u64, u64, u64), Weak<SharedMemory>>;
+
 impl SharedMemory {
     /// The one of this process for this budget, made at first use and dropped with its last database.
     pub fn of_process(budget: &MemoryBudget) -> Option<Arc<Self>> {
-        static SHARED: OnceLock<Mutex<BTreeMap<(u64, u64, u64), Weak<SharedMemory>>>> = OnceLock::new();
+        static SHARED: OnceLock<Mutex<ByBudget>> = OnceLock::new();
         let total = budget.total_bytes?;
         let mut shared = SHARED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         let key = (total, budget.write_buffer_ratio.to_bits(), budget.write_back_ratio.to_bits());

@@ -72,6 +72,10 @@ impl SnapshotStore for SharedStore {
         self.shares
     }
 
+    fn owns_shared(&self) -> bool {
+        self.shares
+    }
+
     fn create_shared(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
         assert!(self.shares, "a backend asks first");
         self.uploaded.lock().expect("no panic while it was held").push(name.into());
