@@ -104,6 +104,12 @@ impl<N: Eq + Clone, K: Eq + Clone, V: Clone> WriteBack<N, K, V> {
         self.young.len()
     }
 
+    /// The entries of the young generation, in no order.
+    #[cfg(feature = "rocksdb")]
+    pub fn young_slots(&self) -> impl Iterator<Item = &Slot<N, K, V>> {
+        self.young.slots()
+    }
+
     /// Whether an entry is in memory, be it as known to be absent.
     #[inline]
     pub fn knows(&self, hash: KeyHash, namespace: &N, key: &K) -> bool {

@@ -284,8 +284,14 @@ impl Family {
         }
         let mut options = IngestExternalFileOptions::default();
         options.set_move_files(true);
-        let ingest = self.database.rocks.ingest_external_file_cf_opts(&*self.handle, &options, files);
-        ingest.map_err(self.failed("bulk-loading"))
+        let ingest = self.database.rocks.ingest_external_file_cf_opts(&*self.handle, &options, files.clone());
+        ingest.map_err(|error| {
+            // on a full disk they would be in the way
+            for file in &files {
+                let _ = std::fs::remove_file(file);
+            }
+            self.failed("bulk-loading")(error)
+        })
     }
 }
 
@@ -385,6 +391,16 @@ pub(crate) struct SortedFile<'a> {
     writer: SstFileWriter<'a>,
     path: PathBuf,
     state: &'a str,
+    finished: bool,
+}
+
+impl Drop for SortedFile<'_> {
+    fn drop(&mut self) {
+        // on a full disk it would be in the way
+        if !self.finished {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl<'a> SortedFile<'a> {
@@ -395,7 +411,7 @@ impl<'a> SortedFile<'a> {
     ) -> Result<Self, StateError> {
         let mut writer = SstFileWriter::create(options);
         writer.open(&path).map_err(|e| database(state, &path, "writing a file of", e))?;
-        Ok(Self { writer, path, state })
+        Ok(Self { writer, path, state, finished: false })
     }
 
     /// Adds an entry; keys must ascend.
@@ -410,7 +426,8 @@ impl<'a> SortedFile<'a> {
 
     pub fn finish(mut self) -> Result<PathBuf, StateError> {
         self.writer.finish().map_err(|e| database(self.state, &self.path, "writing a file of", e))?;
-        Ok(self.path)
+        self.finished = true;
+        Ok(std::mem::take(&mut self.path))
     }
 }
 

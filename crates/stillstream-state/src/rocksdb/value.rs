@@ -22,6 +22,10 @@ type FrozenEntries<K, V> = Arc<Frozen<(), K, V>>;
 
 /// From so many entries on, a sorted file is faster than a batch through the memory table.
 const FILE_ENTRIES: usize = 10_000;
+/// So many entries of a generation are measured, and so many may be in memory in any case.
+const SAMPLE: usize = 16;
+/// What an allocator needs beside what it was asked for, about.
+const ALLOCATION: usize = 32;
 
 /// One state.
 #[derive(Debug)]
@@ -32,8 +36,10 @@ pub(crate) struct RocksTable<K, V> {
     cache: RefCell<Cache<K, V>>,
     scratch: RefCell<Entry>,
     share: Share,
-    /// The young generation is frozen at this many entries: half of what the share holds.
-    half: Cell<usize>,
+    /// The young generation is frozen, or measured again, at this many entries.
+    limit: Cell<usize>,
+    /// Bytes that an entry owns beside its slot, by the last measurement.
+    owned: Cell<usize>,
     /// Two generations that are being put together.
     merging: RefCell<Option<Merging<K, V>>>,
 }
@@ -60,10 +66,11 @@ impl<K: Key, V: Data> RocksTable<K, V> {
             cache: RefCell::new(WriteBack::new()),
             scratch: RefCell::default(),
             share,
-            half: Cell::new(0),
+            limit: Cell::new(0),
+            owned: Cell::new(0),
             merging: RefCell::new(None),
         };
-        table.half.set(table.most() / 2);
+        table.limit.set(table.first_limit());
         table
     }
 
@@ -85,16 +92,42 @@ impl<K: Key, V: Data> RocksTable<K, V> {
 
     /// How many entries may be in memory.
     fn most(&self) -> usize {
-        // what a value owns elsewhere is not known; 64 bytes is the usual small allocation
-        let owned = if std::mem::needs_drop::<(K, V)>() { 64 } else { 0 };
-        let entry = size_of::<crate::write_back::Slot<(), K, V>>() * 8 / 7 + 1 + owned;
-        (self.share.bytes() / entry).max(64)
+        let entry = size_of::<crate::write_back::Slot<(), K, V>>() * 8 / 7 + 1 + self.owned.get();
+        (self.share.bytes() / entry).max(3 * SAMPLE)
+    }
+
+    /// How many may be in the young generation: with two thirds for older ones, all of them keep to the share.
+    fn most_young(&self) -> usize {
+        self.most() / 3
+    }
+
+    /// How far a new generation may grow unseen: entries that own memory may be larger than those before.
+    fn first_limit(&self) -> usize {
+        if std::mem::needs_drop::<(K, V)>() { SAMPLE } else { self.most_young() }
+    }
+
+    /// Measures what entries own: their encoded size says it well enough.
+    fn measure(&self, cache: &Cache<K, V>) {
+        if !std::mem::needs_drop::<(K, V)>() {
+            return;
+        }
+        let (mut bytes, mut total, mut count) = (Vec::new(), 0, 0);
+        for slot in cache.young_slots().take(SAMPLE) {
+            bytes.clear();
+            slot.key.encode(&mut bytes);
+            if let Some(value) = &slot.value {
+                value.encode(&mut bytes);
+            }
+            total += bytes.len() + ALLOCATION;
+            count += 1;
+        }
+        self.owned.set(total / count.max(1));
     }
 
     /// Makes room, if need be: the young generation is written, the oldest ones go. Waits only if writing does not keep up.
     #[inline]
     fn make_room(&self, cache: &mut Cache<K, V>) -> Result<(), StateError> {
-        match cache.young_len() >= self.half.get() {
+        match cache.young_len() >= self.limit.get() {
             true => self.make_room_now(cache),
             false => Ok(()),
         }
@@ -102,10 +135,14 @@ impl<K: Key, V: Data> RocksTable<K, V> {
 
     #[cold]
     fn make_room_now(&self, cache: &mut Cache<K, V>) -> Result<(), StateError> {
-        let most = self.most();
-        self.half.set(most / 2);
+        self.measure(cache);
+        let (most_young, young) = (self.most_young(), cache.young_len());
+        if young < most_young {
+            self.limit.set(most_young.min(young * 2));
+            return Ok(());
+        }
         self.freeze(cache)?;
-        while !cache.shrink(most) {
+        while !cache.shrink(self.most() - most_young) {
             self.family.database().writer.wait_for_next()?;
         }
         Ok(())
@@ -114,6 +151,7 @@ impl<K: Key, V: Data> RocksTable<K, V> {
     /// Freezes the young generation and has it written.
     fn freeze(&self, cache: &mut Cache<K, V>) -> Result<(), StateError> {
         let database = self.family.database();
+        self.limit.set(self.first_limit());
         if let Some(frozen) = cache.freeze() {
             let flush = Flush { family: database.family(&self.family.name)?, layout: self.layout };
             database.writer.submit(move || flush.write(&frozen))?;
@@ -126,7 +164,7 @@ impl<K: Key, V: Data> RocksTable<K, V> {
         }
         if let Some(two) = cache.to_merge() {
             let of_job = two.clone();
-            *merging = Some((two, database.writer.ask(move || Ok(merged(&of_job)))?));
+            *merging = Some((two, database.writer.ask(move || merged(&of_job))));
         }
         Ok(())
     }

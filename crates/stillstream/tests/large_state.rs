@@ -1,0 +1,44 @@
+//! State far larger than memory, in a process that is killed again and again.
+
+#![cfg(feature = "rocksdb")]
+
+#[path = "../examples/large_state/job.rs"]
+mod job;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use job::{Size, run, supervise};
+
+const FOLDER: &str = "STILLSTREAM_LARGE_STATE_FOLDER";
+
+/// 600 MB of state.
+const SIZE: Size = Size { keys: 60_000, value_bytes: 10_000, memory_mb: 64 };
+
+/// Not a test of its own: what the other one starts as a program of its own.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test process learns from its environment what it is")]
+fn program() {
+    if let Ok(folder) = std::env::var(FOLDER) {
+        run(Path::new(&folder), SIZE).unwrap();
+    }
+}
+
+#[test]
+fn state_nine_times_as_large_as_its_memory_survives_kills_and_the_memory_stays_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["program", "--exact"]).env(FOLDER, folder.path()).env("STILLSTREAM_LOG", "off");
+        command.stdout(Stdio::null());
+        command
+    };
+    let report = supervise(&start, folder.path(), SIZE, 5, Duration::from_secs(3), 1).unwrap();
+    println!("{report:?}");
+    assert_eq!(report.kills, 5);
+    assert!(SIZE.state_bytes() >= 5 * (SIZE.memory_mb << 20));
+    // the budget, and what the process needs beside it: code, threads, records under way, files that are written or read
+    let bound = (SIZE.memory_mb + 128) << 20;
+    assert!(report.peak_bytes < bound, "{} MiB of {}", report.peak_bytes >> 20, bound >> 20);
+}
