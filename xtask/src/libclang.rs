@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cargo::succeeds;
+use crate::cargo::{runs, succeeds};
 
 const PACKAGES: [&str; 2] = ["g++", "libclang-dev"];
 
@@ -82,12 +82,6 @@ fn folders(parent: &Path, prefix: &str) -> Vec<PathBuf> {
 fn is_root() -> bool {
     let id = Command::new("id").arg("-u").stdin(Stdio::null()).output();
     id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
-}
-
-fn runs(program: &str, args: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }
 
 fn apt(sudo: bool, args: &[&str]) -> bool {
