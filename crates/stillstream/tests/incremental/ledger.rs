@@ -14,15 +14,18 @@ use crate::paced::Paced;
 
 /// Records of a whole run.
 pub const RECORDS: u64 = 48_000;
-/// Records for each checkpoint: a run has at least 16.
+/// Records for each checkpoint: a run has at least 15.
 pub const STEP: u64 = 3_000;
 /// Event time of a window, of which every record is a millisecond.
 const WINDOW: u64 = 4_000;
 const WINDOW_KEYS: u64 = 40;
 
-/// One record in ten is of one of 4000 keys, the others are of 50: a checkpoint finds most of the state unchanged.
+/// Keys of the sums. Each comes once in the beginning; after that one record in a hundred is of any key and the others are of
+/// 50 of them, so that a checkpoint finds most sums unchanged.
+const KEYS: u64 = 2 * STEP;
+
 fn key(n: u64) -> u64 {
-    if n.is_multiple_of(10) { 50 + n / 10 % 4_000 } else { n % 50 }
+    if n < KEYS || n.is_multiple_of(100) { n * 7 % KEYS } else { n % 50 }
 }
 
 /// An environment for jobs whose checkpoints lie in `folder`, all of them in files.
@@ -121,7 +124,7 @@ pub fn build_paced(env: &StreamExecutionEnvironment, folder: &Path, failures: &F
     let watermarks = WatermarkStrategy::bounded_out_of_orderness(millis(4 * STEP))
         .timestamp(|n: &u64| Timestamp::from_millis(*n as i64));
     let numbers = env
-        .from_source("numbers", Paced::new(Generator::new(RECORDS, |n| n), step, step))
+        .from_source("numbers", Paced::new(Generator::new(RECORDS, |n| n), 2 * step, step))
         .uid("numbers")
         .try_map(move |n| failures.check(n).map(|()| n))
         .watermarks(watermarks)
