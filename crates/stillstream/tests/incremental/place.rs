@@ -80,21 +80,10 @@ impl Place {
         self.shared().into_iter().filter(own).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Every file and what is in it.
-    pub fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        fn add(folder: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    add(&path, all);
-                } else {
-                    let bytes = fs::read(&path).unwrap();
-                    all.insert(path, bytes);
-                }
-            }
-        }
-        let mut all = BTreeMap::new();
-        add(&self.0, &mut all);
-        all
+    /// Every file of a checkpoint, those that it shares included, and what is in it.
+    pub fn contents(&self, checkpoint: u64) -> BTreeMap<PathBuf, Vec<u8>> {
+        let own = fs::read_dir(self.path(checkpoint)).unwrap().map(|entry| entry.unwrap().path());
+        let shared = self.named(checkpoint).into_iter().map(|path| self.0.join(path));
+        own.chain(shared).map(|path| (path.clone(), fs::read(path).unwrap())).collect()
     }
 }
