@@ -1,12 +1,11 @@
 //! The threads that write snapshots: serialise, write, acknowledge.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use stillstream_types::crash::crash_point;
 use stillstream_types::{
     CheckpointId, Generation, OperatorId, Result, ResultExt, SubtaskId, TaskSnapshot, streams::SnapshotStore,
@@ -40,42 +39,6 @@ pub(crate) struct SnapshotJob {
 pub struct SnapshotPool {
     jobs: mpsc::Sender<SnapshotJob>,
     aborted: Arc<Mutex<BTreeSet<(Generation, CheckpointId)>>>,
-    open: Arc<Open>,
-}
-
-/// Parts that are not done yet.
-#[derive(Default)]
-struct Open {
-    state: Mutex<OpenState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct OpenState {
-    parts: BTreeMap<Generation, usize>,
-    /// Parts of this generation, and older ones, are not begun any more.
-    stopped: Option<Generation>,
-}
-
-impl Open {
-    fn add(&self, generation: Generation) {
-        *self.state.lock().parts.entry(generation).or_default() += 1;
-    }
-
-    fn is_stopped(&self, generation: Generation) -> bool {
-        self.state.lock().stopped.is_some_and(|stopped| generation <= stopped)
-    }
-
-    fn done(&self, generation: Generation) {
-        let mut state = self.state.lock();
-        if let Some(parts) = state.parts.get_mut(&generation) {
-            *parts -= 1;
-            if *parts == 0 {
-                state.parts.remove(&generation);
-            }
-        }
-        self.changed.notify_all();
-    }
 }
 
 impl fmt::Debug for SnapshotPool {
@@ -97,41 +60,27 @@ impl SnapshotPool {
         let (jobs, receiver) = mpsc::channel::<SnapshotJob>();
         let receiver = Arc::new(Mutex::new(receiver));
         let aborted: Arc<Mutex<BTreeSet<_>>> = Arc::default();
-        let open: Arc<Open> = Arc::default();
         for n in 0..threads.max(1) {
-            let (receiver, stores, clock, aborted, open) =
-                (receiver.clone(), stores.clone(), clock.clone(), aborted.clone(), open.clone());
+            let (receiver, stores, clock, aborted) =
+                (receiver.clone(), stores.clone(), clock.clone(), aborted.clone());
             let run = move || {
                 loop {
                     let job = receiver.lock().recv();
                     let Ok(job) = job else { return };
-                    let (generation, checkpoint) = (job.generation, job.checkpoint);
-                    if !open.is_stopped(generation) && !aborted.lock().contains(&(generation, checkpoint)) {
+                    if !aborted.lock().contains(&(job.generation, job.checkpoint)) {
                         write(job, &*stores, &*clock);
                     }
-                    open.done(generation);
                 }
             };
             std::thread::Builder::new().name(format!("snapshot-{n}")).spawn(run)?;
         }
-        Ok(Arc::new(Self { jobs, aborted, open }))
-    }
-
-    /// Ends a generation: parts that have not begun are dropped, and those that are under way are waited for, at most so
-    /// long. Says whether none is left: what one of them wrote later, nobody would delete.
-    pub(crate) fn settle(&self, generation: Generation, at_most: Duration) -> bool {
-        let mut state = self.open.state.lock();
-        state.stopped = state.stopped.max(Some(generation));
-        let left = |state: &mut OpenState| state.parts.keys().any(|open| *open <= generation);
-        !self.open.changed.wait_while_for(&mut state, left, at_most).timed_out()
+        Ok(Arc::new(Self { jobs, aborted }))
     }
 
     pub(crate) fn submit(&self, job: SnapshotJob) {
-        self.open.add(job.generation);
         if let Err(mpsc::SendError(job)) = self.jobs.send(job) {
             let reason = "the snapshot threads have ended".to_string();
             let (checkpoint, subtask) = (job.checkpoint, job.subtask);
-            self.open.done(job.generation);
             job.reports.report(job.generation, Report::Declined { checkpoint, subtask, reason });
         }
     }

@@ -301,18 +301,9 @@ pub(crate) fn run_attempt(
     }
     let in_flight = shared.board.borrow().max_in_flight.max(0) as u64;
     context.metrics.max_in_flight.fetch_max(in_flight, std::sync::atomic::Ordering::Relaxed);
-    if !drained && !shared.pool.settle(shared.generation, SETTLE) {
-        tracing::warn!(
-            worker = index,
-            "a snapshot is still being written {SETTLE:?} after the stop; what it leaves goes at the next start"
-        );
-    }
     shared.report(Report::Stopped { worker: index, drained });
     drained
 }
-
-/// How long a stop waits for snapshots that are being written: files that come after the stop would be nobody's.
-const SETTLE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Steps until the job's dataflow has drained (`true`) or the attempt is stopped (`false`).
 fn step(

@@ -99,7 +99,7 @@ impl KeyedProcess for Delay {
     fn process(&mut self, n: u64, ctx: &mut Context<Self>) -> Result<()> {
         let at = Timestamp::from_millis(n as i64) + seconds(2);
         self.held.put(ctx, at.as_millis(), n)?;
-        ctx.timers().on_event_time(at);
+        ctx.timers().on_event_time(at)?;
         Ok(())
     }
 
