@@ -64,7 +64,10 @@ fn has_libclang() -> bool {
         PathBuf::from("/opt/homebrew/opt/llvm"),
     ]);
     homes.into_iter().any(|home| {
-        let library = ["lib", "lib64"].iter().any(|lib| !folders(&home.join(lib), "libclang").is_empty());
+        // `libclang-cpp` is another library
+        let is_libclang = |path: &PathBuf| !path.to_string_lossy().contains("libclang-cpp");
+        let library =
+            ["lib", "lib64"].iter().any(|lib| folders(&home.join(lib), "libclang").iter().any(is_libclang));
         let releases = ["lib", "lib64"].iter().flat_map(|lib| folders(&home.join(lib).join("clang"), ""));
         library && releases.into_iter().any(|release| release.join("include/stdbool.h").exists())
     })
