@@ -34,3 +34,10 @@ pub(crate) fn has(subcommand: &str) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
+
+/// Whether a program is there and does this without an error; what it prints is not shown.
+pub(crate) fn runs(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cargo::succeeds;
+use crate::cargo::{runs, succeeds};
 
 const PACKAGES: [&str; 2] = ["g++", "libclang-dev"];
 
@@ -64,7 +64,10 @@ fn has_libclang() -> bool {
         PathBuf::from("/opt/homebrew/opt/llvm"),
     ]);
     homes.into_iter().any(|home| {
-        let library = ["lib", "lib64"].iter().any(|lib| !folders(&home.join(lib), "libclang").is_empty());
+        // `libclang-cpp` is another library
+        let is_libclang = |path: &PathBuf| !path.to_string_lossy().contains("libclang-cpp");
+        let library =
+            ["lib", "lib64"].iter().any(|lib| folders(&home.join(lib), "libclang").iter().any(is_libclang));
         let releases = ["lib", "lib64"].iter().flat_map(|lib| folders(&home.join(lib).join("clang"), ""));
         library && releases.into_iter().any(|release| release.join("include/stdbool.h").exists())
     })
@@ -82,12 +85,6 @@ fn folders(parent: &Path, prefix: &str) -> Vec<PathBuf> {
 fn is_root() -> bool {
     let id = Command::new("id").arg("-u").stdin(Stdio::null()).output();
     id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
-}
-
-fn runs(program: &str, args: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }
 
 fn apt(sudo: bool, args: &[&str]) -> bool {

@@ -3,11 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-fn runs(program: &str, args: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
+use crate::cargo::runs;
 
 /// Makes sure that Valgrind is there: on Debian and its like it is installed, if that is allowed without a password.
 pub(crate) fn ensure() -> Result<(), String> {

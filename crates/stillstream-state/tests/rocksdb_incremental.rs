@@ -93,7 +93,7 @@ fn worked_example(second_is_completed: bool) -> Result {
     b.set(&at(&1), 3)?;
     compact(&running, "b")?;
     let third = checkpoint(&mut running, 3, &store)?;
-    assert_eq!(tables(&third).len(), 2);
+    assert_eq!(tables(&third).len(), 2, "{:?} {:?} {:?}", tables(&first), tables(&second), tables(&third));
     assert!(tables(&third).contains(&four[0]));
     assert_eq!(store.take_uploads(), if second_is_completed { 1 } else { 2 });
 

@@ -436,17 +436,12 @@ fn a_transaction_that_does_not_become_durable_declines_its_checkpoint_by_error_o
             let job = env.execute_async("declined").unwrap();
             let counts = |job: &JobClient| job.checkpoint_statistics().counts;
             if tolerable == 0 {
-                assert!(
-                    job.wait_until(Duration::from_secs(3), |job| job.status().is_terminal()),
-                    "{expected}"
-                );
+                assert!(job.wait_until(LONG, |job| job.status().is_terminal()), "{expected}");
                 let text = job.wait().unwrap_err().to_string();
                 assert!(text.contains(expected) && text.contains("fragile"), "{text}");
             } else {
-                assert!(
-                    job.wait_until(Duration::from_secs(3), |job| counts(job).completed > 1),
-                    "{expected}"
-                );
+                let goes_on = job.wait_until(LONG, |job| counts(job).completed > 1);
+                assert!(goes_on, "{expected}: {:?}, {:?}", job.status(), counts(&job));
                 assert_eq!((counts(&job).failed, job.restarts()), (1, 0), "{expected}");
                 cancel(job);
             }

@@ -1,13 +1,18 @@
 //! The program dies at a chosen step of the protocol and is started again: committed output holds each record once.
 
+mod paced;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use paced::Paced;
 use stillstream::prelude::*;
 use stillstream_testing::CrashPoints;
 
 const RECORDS: u64 = 60_000;
+/// Records for each checkpoint: a run has at least 15, however slow the machine is.
+const STEP: u64 = RECORDS / 15;
 const FOLDER: &str = "STILLSTREAM_CRASH_TEST_FOLDER";
 
 /// The job of the program that dies: numbers, a running sum by key, a file for each checkpoint.
@@ -16,7 +21,7 @@ fn run(folder: &Path) -> Result<JobResult> {
     env.enable_checkpointing(millis(10))
         .set_parallelism(2)
         .set_state_backend(FsStateBackend::new(folder.join("checkpoints").to_string_lossy()));
-    env.from_source("numbers", Generator::new(RECORDS, |n| n).records_per_second(300_000.0))
+    env.from_source("numbers", Paced::new(Generator::new(RECORDS, |n| n), STEP, STEP))
         .uid("numbers")
         .key_by(|n| n % 100)
         .map_with_state("sum", |sum: &mut u64, n| {

@@ -1,10 +1,13 @@
 //! Failures and restarts of real jobs: within the process, and of the whole program.
 
+mod paced;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
+use paced::Paced;
 use stillstream::Batch;
 use stillstream::config::options;
 use stillstream::connect::{Plain, Prepared, Sink, SinkContext, SinkWriter};
@@ -13,6 +16,8 @@ use stillstream_types::CheckpointId;
 
 const COUNT: u64 = 4_000;
 const KEYS: u64 = 10;
+/// Records for each checkpoint: a failure at a late record comes after checkpoints, however slow the machine is.
+const STEP: u64 = 200;
 
 /// (key, running sum)
 type Sums = Collect<(u64, u64)>;
@@ -27,7 +32,7 @@ fn environment(dir: &Path) -> StreamExecutionEnvironment {
 
 /// Running sums by key; fails at a record if it is told to.
 fn sums(env: &StreamExecutionEnvironment, out: &Sums, fail_at: Option<u64>) {
-    env.from_source("numbers", Generator::new(COUNT, |n| n).records_per_second(40_000.0))
+    env.from_source("numbers", Paced::new(Generator::new(COUNT, |n| n), STEP, STEP))
         .uid("numbers")
         .try_map(move |n| match fail_at == Some(n) {
             true => Err(Error::msg("told to")),
@@ -257,7 +262,7 @@ fn a_job_goes_on_at_another_parallelism_with_exact_sums_and_each_row_once() {
         let run = |parallelism: u32, fail_at: Option<u64>| {
             let mut env = environment(&dir.path().join("checkpoints"));
             env.set_parallelism(parallelism);
-            env.from_source("numbers", Generator::new(COUNT, |n| n).records_per_second(40_000.0))
+            env.from_source("numbers", Paced::new(Generator::new(COUNT, |n| n), STEP, STEP))
                 .uid("numbers")
                 .key_by(|n| n % KEYS)
                 .map_with_state("sum", move |sum: &mut u64, n| {
@@ -457,7 +462,7 @@ fn a_job_that_fails_anywhere_by_an_error_or_a_panic_counts_each_record_once() {
             .set_restart_strategy(RestartStrategy::fixed_delay(1, Duration::ZERO));
         env.configuration_mut().set(options::SINK_COMMITTER_RETRIES, 0);
         let out = Collect::new();
-        env.from_source("numbers", Generator::new(2_000, |n| n).records_per_second(40_000.0))
+        env.from_source("numbers", Paced::new(Generator::new(2_000, |n| n), STEP, STEP))
             .uid("numbers")
             .watermarks(WatermarkStrategy::monotonic().timestamp(|n| Timestamp::from_millis(*n as i64)))
             .uid("watermarks")

@@ -16,6 +16,7 @@ type Job = Box<dyn FnOnce() -> Message + Send>;
 pub(crate) struct IoThreads {
     main: Option<mpsc::Sender<Job>>,
     low: Option<mpsc::Sender<Job>>,
+    main_threads: Vec<std::thread::JoinHandle<()>>,
     low_threads: Vec<std::thread::JoinHandle<()>>,
     answers: mpsc::Sender<Message>,
 }
@@ -51,9 +52,9 @@ fn lane(
 
 impl IoThreads {
     pub fn start(answers: mpsc::Sender<Message>) -> Result<Self> {
-        let (main, _) = lane("checkpoint-io", 2, &answers)?;
+        let (main, main_threads) = lane("checkpoint-io", 2, &answers)?;
         let (low, low_threads) = lane("clean-up", 2, &answers)?;
-        Ok(Self { main: Some(main), low: Some(low), low_threads, answers })
+        Ok(Self { main: Some(main), low: Some(low), main_threads, low_threads, answers })
     }
 
     pub fn run(&self, job: impl FnOnce() -> Message + Send + 'static) {
@@ -73,15 +74,26 @@ impl IoThreads {
         }
     }
 
+    /// Lets what has begun end, for a short while, deletions aside: its answers can then be acted upon.
+    pub fn finish_main(&mut self) {
+        self.main = None;
+        wait(&self.main_threads);
+    }
+
     /// Lets deletions that have begun end, for a short while: what is left is removed at the next start.
     pub fn finish(&mut self) {
         self.main = None;
         self.low = None;
-        for _ in 0..200 {
-            if self.low_threads.iter().all(std::thread::JoinHandle::is_finished) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        wait(&self.low_threads);
+    }
+}
+
+/// At most two seconds.
+fn wait(threads: &[std::thread::JoinHandle<()>]) {
+    for _ in 0..400 {
+        if threads.iter().all(std::thread::JoinHandle::is_finished) {
+            return;
         }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -32,9 +32,14 @@ pub struct Behaviour {
     pub counted: Arc<AtomicU64>,
 }
 
-/// Emits 10 numbers a millisecond, so that a run has many checkpoints.
+/// So many numbers for each checkpoint: how many checkpoints a run has does not depend on the machine.
+const STEP: u64 = 200;
+
+/// Emits 10 numbers a millisecond, and no more than [`STEP`] before the next checkpoint is completed.
 struct Numbers {
     next: u64,
+    /// Where it waits for a checkpoint.
+    until: u64,
     end: u64,
     emitted: Arc<AtomicU64>,
     clock: Option<Arc<dyn Clock>>,
@@ -46,11 +51,12 @@ impl Source for Numbers {
         if let Some(handle) = context.restored.iter().flat_map(|state| &state.operator).next() {
             self.next = word(&context.store.read_all(&handle.stream)?);
         }
+        self.until = self.next + STEP;
         Ok(())
     }
     fn poll(&mut self, _: usize, out: &mut Output) -> Result<SourceStatus> {
         let mut batch = Batch::default();
-        while batch.len() < 10 && self.next < self.end {
+        while batch.len() < 10 && self.next < self.end.min(self.until) {
             batch.push(self.next, None);
             self.next += 1;
         }
@@ -69,6 +75,10 @@ impl Source for Numbers {
                 vec![OperatorStateHandle { states: BTreeMap::from([("next".into(), entry)]), stream }];
             Ok(OperatorSubtaskState { operator, ..OperatorSubtaskState::default() })
         })))
+    }
+    fn checkpoint_complete(&mut self, _: CheckpointId) -> Result<()> {
+        self.until = self.next + STEP;
+        Ok(())
     }
 }
 
@@ -198,7 +208,7 @@ pub fn plan(behaviour: &Behaviour) -> Plan {
     let (end, emitted) = (behaviour.records, behaviour.emitted.clone());
     let numbers = move || {
         let emitted = emitted.clone();
-        Ok(Box::new(Numbers { next: 0, end, emitted, clock: None }) as Box<dyn Source>)
+        Ok(Box::new(Numbers { next: 0, until: 0, end, emitted, clock: None }) as Box<dyn Source>)
     };
     plan.add(node("numbers", NodeBody::Source(Arc::new(numbers)), vec![]));
     let behaviour = behaviour.clone();

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use rust_rocksdb::checkpoint::Checkpoint;
 use rust_rocksdb::{
-    BoundColumnFamily, ColumnFamilyDescriptor, DBPinnableSlice, DBRawIteratorWithThreadMode,
-    DBWithThreadMode, Error, IngestExternalFileOptions, MultiThreaded, ReadOptions, SnapshotWithThreadMode,
-    SstFileWriter, WriteBatch, WriteOptions,
+    BottommostLevelCompaction, BoundColumnFamily, ColumnFamilyDescriptor, CompactOptions, DBPinnableSlice,
+    DBRawIteratorWithThreadMode, DBWithThreadMode, Error, IngestExternalFileOptions, MultiThreaded,
+    ReadOptions, SnapshotWithThreadMode, SstFileWriter, WriteBatch, WriteOptions,
 };
 
 use super::directory::WorkDir;
@@ -219,7 +219,11 @@ impl Family {
 
     /// Compacts all its files now.
     pub fn compact(&self) {
-        self.database.rocks.compact_range_cf(&*self.handle, None::<&[u8]>, None::<&[u8]>);
+        // otherwise files whose keys lie apart would only be moved
+        let mut options = CompactOptions::default();
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        let all = None::<&[u8]>;
+        self.database.rocks.compact_range_cf_opt(&*self.handle, all, all, &options);
     }
 
     /// Asks for a compaction in the background.

@@ -244,12 +244,9 @@ impl<K: Key, V: Data> RocksTable<K, V> {
         self.make_room(cache)?;
         self.bring_missing(cache, hashes, keys)?;
         for (i, hash) in hashes.iter().enumerate() {
-            keys.with(i, |key| {
-                let value = cache.change(*hash, &(), key, || self.load(*hash, key))?;
-                let value = value.get_or_insert_with(&mut init);
-                f(i, value);
-                Ok::<_, StateError>(())
-            })?;
+            // the key is not held while `f` runs: it may lie in a record that `f` takes
+            let value = keys.with(i, |key| cache.change(*hash, &(), key, || self.load(*hash, key)))?;
+            f(i, value.get_or_insert_with(&mut init));
         }
         Ok(())
     }

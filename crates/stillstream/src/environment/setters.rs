@@ -72,8 +72,22 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// Whether a checkpoint writes only what changed since the last completed one, where backend and storage can do that.
-    /// Default: no. Key `execution.checkpointing.incremental`.
+    /// Whether a checkpoint writes only what changed since the last completed one. Default: no.
+    ///
+    /// It takes an [`FsStateBackend`](crate::FsStateBackend): in memory there are no files to share, and every snapshot is
+    /// whole. The first checkpoint after a start from another job's is whole too. What restores is the same with and without
+    /// it, at any parallelism, and it can be switched on or off between two starts.
+    ///
+    /// ```
+    /// use stillstream::prelude::*;
+    ///
+    /// let mut env = StreamExecutionEnvironment::new();
+    /// env.enable_checkpointing(seconds(10))
+    ///     .set_state_backend(FsStateBackend::new("/var/checkpoints"))
+    ///     .set_incremental_checkpoints(true);
+    /// ```
+    ///
+    /// Key `execution.checkpointing.incremental`. The rules are in `docs/design.md`, "Snapshots" and "On storage".
     pub fn set_incremental_checkpoints(&mut self, incremental: bool) -> &mut Self {
         self.config.set(o::INCREMENTAL_CHECKPOINTS, incremental);
         self

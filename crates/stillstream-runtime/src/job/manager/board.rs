@@ -38,6 +38,13 @@ impl Manager {
 
     pub(super) fn end(mut self) {
         self.fleet.shutdown(self.settings.cancellation_timeout);
+        // the metadata of a checkpoint that the end cut short may be on its way: it has to go again
+        self.io.finish_main();
+        while let Ok(message) = self.messages.try_recv() {
+            if let Message::Engine(event @ Event::MetadataWritten { .. }) = message {
+                self.engine(event);
+            }
+        }
         self.io.finish();
         // before anybody learns of the end: the next start may follow at once
         self.home.release();
