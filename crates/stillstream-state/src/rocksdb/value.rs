@@ -1,6 +1,7 @@
 //! Value, reducing and aggregating state: one entry per key, the hot ones as native values in memory.
 
 use std::cell::{Cell, RefCell, RefMut};
+use std::ops::Range;
 use std::sync::Arc;
 
 use rust_rocksdb::WriteBatch;
@@ -241,12 +242,20 @@ impl<K: Key, V: Data> RocksTable<K, V> {
         mut f: impl FnMut(usize, &mut V),
     ) -> Result<(), StateError> {
         let cache = &mut *self.cache_mut()?;
-        self.make_room(cache)?;
-        self.bring_missing(cache, hashes, keys)?;
-        for (i, hash) in hashes.iter().enumerate() {
-            // the key is not held while `f` runs: it may lie in a record that `f` takes
-            let value = keys.with(i, |key| cache.change(*hash, &(), key, || self.load(*hash, key)))?;
-            f(i, value.get_or_insert_with(&mut init));
+        let mut at = 0;
+        while at < hashes.len() {
+            self.make_room(cache)?;
+            // a batch of large values may be larger than the room
+            let room = self.limit.get().saturating_sub(cache.young_len()).max(1);
+            let part = at..hashes.len().min(at + room);
+            at = part.end;
+            self.bring_missing(cache, part.clone(), hashes, keys)?;
+            for i in part {
+                let hash = hashes[i];
+                // the key is not held while `f` runs: it may lie in a record that `f` takes
+                let value = keys.with(i, |key| cache.change(hash, &(), key, || self.load(hash, key)))?;
+                f(i, value.get_or_insert_with(&mut init));
+            }
         }
         Ok(())
     }
@@ -254,16 +263,17 @@ impl<K: Key, V: Data> RocksTable<K, V> {
     fn bring_missing(
         &self,
         cache: &mut Cache<K, V>,
+        part: Range<usize>,
         hashes: &[KeyHash],
         keys: &(impl KeyAt<K> + ?Sized),
     ) -> Result<(), StateError> {
         // keys' bytes, and the record that each belongs to
         let mut missing: Vec<(Vec<u8>, usize)> = Vec::new();
-        for (i, hash) in hashes.iter().enumerate() {
+        for i in part {
             keys.with(i, |key| {
-                if !cache.knows(*hash, &(), key) {
+                if !cache.knows(hashes[i], &(), key) {
                     let mut bytes = Vec::new();
-                    self.layout.entry(*hash, &[], key, &mut bytes);
+                    self.layout.entry(hashes[i], &[], key, &mut bytes);
                     missing.push((bytes, i));
                 }
             });
@@ -318,46 +328,81 @@ struct Flush {
 
 impl Flush {
     fn write<K: Key, V: Data>(&self, frozen: &FrozenEntries<K, V>) -> Result<(), StateError> {
-        // keys' bytes one after another, and for each where they are and its value
-        let (mut bytes, mut key) = (Vec::new(), Vec::new());
-        let mut entries = Vec::new();
-        for slot in frozen.entries.slots().filter(|slot| slot.dirty) {
-            self.layout.entry(slot.hash, &[], &slot.key, &mut key);
-            let start = bytes.len();
-            bytes.extend_from_slice(&key);
-            entries.push((start..bytes.len(), slot.value.as_ref()));
-        }
-        entries.sort_unstable_by(|a, b| bytes[a.0.clone()].cmp(&bytes[b.0.clone()]));
-        let mut value = Vec::new();
-        let mut encoded = |of: Option<&V>| {
-            value.clear();
-            let Some(of) = of else { return Ok(None) };
-            of.encode(&mut value);
-            check_size(&self.family, &value)?;
-            Ok::<_, StateError>(Some(value.clone()))
+        let mut slots: Vec<_> = frozen.entries.slots().filter(|slot| slot.dirty).collect();
+        // by key group first: so only the keys of one group are encoded and sorted at once
+        slots.sort_unstable_by_key(|slot| slot.hash.group());
+        let (database, name) = (self.family.database(), &self.family.name);
+        let options = database.tuning.family_options();
+        let mut out = match slots.len() < FILE_ENTRIES {
+            true => Out::Batch(WriteBatch::default()),
+            false => Out::File(SortedFile::create(&options, new_file(database), name)?),
         };
-        if entries.len() < FILE_ENTRIES {
-            let mut batch = WriteBatch::default();
-            for (key, of) in entries {
-                match encoded(of)? {
-                    Some(value) => self.family.batch_put(&mut batch, &bytes[key], &value),
-                    None => self.family.batch_delete(&mut batch, &bytes[key]),
-                }
+        let (mut bytes, mut key, mut value) = (Vec::new(), Vec::new(), Vec::new());
+        for group in slots.chunk_by(|a, b| a.hash.group() == b.hash.group()) {
+            bytes.clear();
+            let mut entries = Vec::with_capacity(group.len());
+            for slot in group {
+                self.layout.entry(slot.hash, &[], &slot.key, &mut key);
+                let start = bytes.len();
+                bytes.extend_from_slice(&key);
+                entries.push((start..bytes.len(), slot.value.as_ref()));
             }
-            self.family.database().write_in_order(&self.family.name, &batch)?;
-        } else {
-            let options = self.family.database().tuning.family_options();
-            let mut file = SortedFile::create(&options, new_file(self.family.database()), &self.family.name)?;
+            entries.sort_unstable_by(|a, b| bytes[a.0.clone()].cmp(&bytes[b.0.clone()]));
             for (key, of) in entries {
-                match encoded(of)? {
-                    Some(value) => file.put(&bytes[key], &value)?,
-                    None => file.delete(&bytes[key])?,
-                }
+                let of = match of {
+                    None => None,
+                    Some(of) => {
+                        value.clear();
+                        of.encode(&mut value);
+                        check_size(&self.family, &value)?;
+                        Some(value.as_slice())
+                    }
+                };
+                out.write(&self.family, &bytes[key], of)?;
             }
-            self.family.ingest(vec![file.finish()?])?;
         }
+        out.finish(&self.family)?;
         frozen.written();
         Ok(())
+    }
+}
+
+/// So many bytes go through a memory table at once. 1 MiB.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Where entries of a generation go, ascending.
+enum Out<'a> {
+    Batch(WriteBatch),
+    File(SortedFile<'a>),
+}
+
+impl Out<'_> {
+    /// `None`: the entry is deleted.
+    fn write(&mut self, family: &Family, key: &[u8], value: Option<&[u8]>) -> Result<(), StateError> {
+        match (self, value) {
+            (Self::File(file), Some(value)) => file.put(key, value),
+            (Self::File(file), None) => file.delete(key),
+            (Self::Batch(batch), value) => {
+                match value {
+                    Some(value) => family.batch_put(batch, key, value),
+                    None => family.batch_delete(batch, key),
+                }
+                if batch.size_in_bytes() >= BATCH_BYTES {
+                    family.database().write_in_order(&family.name, batch)?;
+                    // a new one, since a cleared one keeps its memory
+                    *batch = WriteBatch::default();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(self, family: &Family) -> Result<(), StateError> {
+        match self {
+            Self::File(file) => family.ingest(vec![file.finish()?]),
+            Self::Batch(batch) if batch.is_empty() => Ok(()),
+            Self::Batch(batch) => family.database().write_in_order(&family.name, &batch),
+        }
     }
 }
 
