@@ -2,9 +2,9 @@
 
 use stillstream::prelude::*;
 
-use super::steady;
+use super::{filled, steady};
 use crate::measurement::Measurement;
-use crate::records::{keyed, warm_up};
+use crate::records::keyed;
 use crate::settings::Settings;
 
 /// The job; gives the sink, which counts.
@@ -26,9 +26,10 @@ pub(super) fn build(settings: &Settings, env: &StreamExecutionEnvironment) -> Di
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Measurement> {
-    let env = settings.environment();
+    let (mut env, dir) = (settings.environment(), settings.scratch()?);
+    let warm_up = filled::prepare(settings, &mut env, dir.path())?;
     let out = build(settings, &env);
-    let steady = steady::run(settings, &env, &|| out.count(), warm_up(settings.keys))?;
+    let steady = steady::run(settings, &env, &|| out.count(), warm_up)?;
     Ok(Measurement::of("COUNT", settings, steady.span))
 }
 
@@ -41,8 +42,9 @@ pub(super) fn run_with_checkpoints(settings: &Settings) -> Result<Measurement> {
     let dir = settings.scratch()?;
     let mut env = settings.checkpointed(dir.path());
     env.set_checkpointing_mode(mode);
+    let warm_up = filled::prepare(settings, &mut env, dir.path())?;
     let out = build(settings, &env);
-    let steady = steady::run(settings, &env, &|| out.count(), warm_up(settings.keys))?;
+    let steady = steady::run(settings, &env, &|| out.count(), warm_up)?;
     let mut measurement =
         Measurement::of("COUNT+ckpt", settings, steady.span).checkpoints(&steady.checkpoints);
     measurement.checkpoint_interval_ms = Some(settings.interval.as_millis() as u64);

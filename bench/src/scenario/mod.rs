@@ -2,6 +2,7 @@
 
 mod chain;
 mod count;
+mod filled;
 mod join;
 mod plain;
 #[cfg(feature = "rocksdb")]

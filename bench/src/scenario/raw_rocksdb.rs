@@ -4,13 +4,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 
-use rust_rocksdb::{BlockBasedOptions, Cache, DB, Options, WriteBufferManager, WriteOptions};
+use rust_rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, Options, SstFileWriter, WriteBufferManager, WriteOptions,
+};
 use stillstream::{Error, ErrorKind, Result};
 
 use super::steady;
 use crate::machine::Moment;
 use crate::measurement::Measurement;
-use crate::records::{keyed, warm_up};
+use crate::records::{keyed, splitmix64};
 use crate::settings::Settings;
 
 /// As much as a job has that sets nothing.
@@ -31,6 +33,16 @@ fn failed(error: rust_rocksdb::Error) -> Error {
     Error::new(ErrorKind::Storage, error.to_string())
 }
 
+/// Writes all keys to a file.
+fn fill(options: &Options, keys: u64, path: &Path) -> std::result::Result<(), rust_rocksdb::Error> {
+    let mut mixed: Vec<u64> = (0..keys).map(splitmix64).collect();
+    mixed.sort_unstable();
+    let mut file = SstFileWriter::create(options);
+    file.open(path)?;
+    mixed.iter().try_for_each(|key| file.put(key.to_be_bytes(), 0u64.to_le_bytes()))?;
+    file.finish()
+}
+
 /// One worker: its share of the keys, in a database of its own.
 fn work(shared: &Shared, dir: &Path, index: u64) -> Result<()> {
     let mut table = BlockBasedOptions::default();
@@ -38,6 +50,8 @@ fn work(shared: &Shared, dir: &Path, index: u64) -> Result<()> {
     table.set_cache_index_and_filter_blocks(true);
     let mut options = Options::default();
     options.create_if_missing(true);
+    // as in a job
+    options.set_compression_type(DBCompressionType::Lz4);
     options.set_write_buffer_manager(&shared.write_buffers);
     options.set_block_based_table_factory(&table);
     let db = DB::open(&options, dir.join(index.to_string())).map_err(failed)?;
@@ -47,13 +61,17 @@ fn work(shared: &Shared, dir: &Path, index: u64) -> Result<()> {
     let workers = u64::from(shared.settings.workers);
     let keys = shared.settings.keys.div_ceil(workers);
     let limit = shared.settings.records.map_or(u64::MAX, |all| (all + workers - 1 - index) / workers);
-    let mut seq = 0;
+    // all keys are there, as files that a job would have after a while
+    let path = dir.join(format!("fill-{index}.sst"));
+    fill(&options, keys, &path).and_then(|()| db.ingest_external_file(vec![path])).map_err(failed)?;
+    let mut seq = keys;
+    let limit = limit.saturating_add(keys);
     while seq < limit && !shared.stop.load(Relaxed) {
         let until = limit.min(seq + BATCH);
         for n in seq..until {
             let (key, value) = keyed(n, keys);
             // mixed, as the hash is that the jobs' keys begin with
-            let key = crate::records::splitmix64(key).to_be_bytes();
+            let key = splitmix64(key).to_be_bytes();
             let sum = db.get_pinned(key).map_err(failed)?;
             let sum = sum.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes);
             db.put_opt(key, (sum + value).to_le_bytes(), &write).map_err(failed)?;
@@ -85,7 +103,7 @@ pub(super) fn run(settings: &Settings) -> Result<Measurement> {
             Some(_) => None,
             None => {
                 let ended = || workers.iter().any(|worker| worker.is_finished());
-                let warm = steady::wait_until(&ended, &count, warm_up(settings.keys));
+                let warm = steady::wait_until(&ended, &count, settings.keys / 50);
                 let from = Moment::at(count());
                 if warm.is_ok() {
                     sleep(settings.measure);

@@ -22,6 +22,9 @@ pub fn run(run: &Run, passed_on: &[String]) -> Result<Measurement> {
     for (flag, value) in flags {
         command.args([flag, &value.to_string()]);
     }
+    if run.memory_mb > 0 {
+        command.args(["--memory-mb", &run.memory_mb.to_string()]);
+    }
     command.args(passed_on).stdin(Stdio::null());
     // a job's log would break the lines of progress; errors come with the result
     command.env("STILLSTREAM_LOG", "off");

@@ -147,8 +147,15 @@ pub mod tests {
     /// A row of runs with these throughputs.
     pub fn row(scenario: &'static str, rates: &[f64]) -> Row {
         let keys = 1_000;
-        let mut row =
-            Row::of(Run { scenario, variant: "", backend: Backend::Heap, keys, operators: 0, measure_ms: 0 });
+        let mut row = Row::of(Run {
+            scenario,
+            variant: "",
+            backend: Backend::Heap,
+            keys,
+            operators: 0,
+            measure_ms: 0,
+            memory_mb: 0,
+        });
         for (round, rate) in rates.iter().enumerate() {
             let measurement = Measurement::without_span(scenario, &Settings::default());
             let measurement =

@@ -36,6 +36,7 @@ pub(crate) struct RocksTable<K, V> {
     /// Held while users' code runs in the middle of a read or an update.
     cache: RefCell<Cache<K, V>>,
     scratch: RefCell<Entry>,
+    missing: RefCell<Missing>,
     share: Share,
     /// The young generation is frozen, or measured again, at this many entries.
     limit: Cell<usize>,
@@ -43,6 +44,16 @@ pub(crate) struct RocksTable<K, V> {
     owned: Cell<usize>,
     /// Two generations that are being put together.
     merging: RefCell<Option<Merging<K, V>>>,
+}
+
+/// The keys of a batch that are not in memory.
+#[derive(Debug, Default)]
+struct Missing {
+    /// As in the database, one after another.
+    bytes: Vec<u8>,
+    /// Where each is, and the record that it belongs to.
+    keys: Vec<(Range<usize>, usize)>,
+    entry: Vec<u8>,
 }
 
 type Merging<K, V> = ([FrozenEntries<K, V>; 2], Pending<FrozenEntries<K, V>>);
@@ -66,6 +77,7 @@ impl<K: Key, V: Data> RocksTable<K, V> {
             layout,
             cache: RefCell::new(WriteBack::new()),
             scratch: RefCell::default(),
+            missing: RefCell::default(),
             share,
             limit: Cell::new(0),
             owned: Cell::new(0),
@@ -267,20 +279,26 @@ impl<K: Key, V: Data> RocksTable<K, V> {
         hashes: &[KeyHash],
         keys: &(impl KeyAt<K> + ?Sized),
     ) -> Result<(), StateError> {
-        // keys' bytes, and the record that each belongs to
-        let mut missing: Vec<(Vec<u8>, usize)> = Vec::new();
+        let Missing { bytes, keys: missing, entry } = &mut *self.missing.borrow_mut();
+        bytes.clear();
+        missing.clear();
         for i in part {
             keys.with(i, |key| {
                 if !cache.knows(hashes[i], &(), key) {
-                    let mut bytes = Vec::new();
-                    self.layout.entry(hashes[i], &[], key, &mut bytes);
-                    missing.push((bytes, i));
+                    self.layout.entry(hashes[i], &[], key, entry);
+                    let start = bytes.len();
+                    bytes.extend_from_slice(entry);
+                    missing.push((start..bytes.len(), i));
                 }
             });
         }
-        missing.sort_unstable();
-        missing.dedup_by(|a, b| a.0 == b.0);
-        let found = self.family.get_sorted(missing.iter().map(|(bytes, _)| bytes.as_slice()));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let of = |range: &Range<usize>| &bytes[range.clone()];
+        missing.sort_unstable_by(|a, b| of(&a.0).cmp(of(&b.0)));
+        missing.dedup_by(|a, b| of(&a.0) == of(&b.0));
+        let found = self.family.get_sorted(missing.iter().map(|(range, _)| of(range)));
         for ((_, i), found) in missing.iter().zip(found) {
             let value = found?.map(|bytes| decode(&self.family, &bytes)).transpose()?;
             keys.with(*i, |key| cache.look(hashes[*i], &(), key, || Ok::<_, StateError>(value)).map(drop))?;
