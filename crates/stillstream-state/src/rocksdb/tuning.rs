@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rust_rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType, DataBlockIndexType,
+    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType,
     LogLevel as RocksLogLevel, Options,
 };
 
