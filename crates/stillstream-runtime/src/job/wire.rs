@@ -357,6 +357,40 @@ mod tests {
     }
 
     #[test]
+    fn an_acknowledgement_that_names_twenty_thousand_files_fits_into_the_default_frame() {
+        use stillstream_types::{
+            IncrementalFormat, IncrementalHandle, KeyGroupRange, NamedStream, StreamHandle,
+        };
+        let file = |path: String| StreamHandle::File { path, len: 3 << 30, crc32c: 0xfeed_beef };
+        let named = |n: u32| NamedStream {
+            name: format!("{n:06}.sst"),
+            stream: file(format!("shared/123456-127-totals-{n:06}-sst-0123456789abcdef-{n}")),
+        };
+        let state = stillstream_types::OperatorSubtaskState {
+            incremental: vec![IncrementalHandle {
+                range: KeyGroupRange::new(0, 64),
+                format: IncrementalFormat::RocksDb,
+                backend: 1,
+                meta: file("chk-123456/meta".into()),
+                files: (0..20_000).map(named).collect(),
+            }],
+            ..Default::default()
+        };
+        let snapshot = TaskSnapshot { operators: vec![(OperatorId::from_uid("totals"), state)] };
+        let report = Report::Acknowledged {
+            checkpoint: CheckpointId(123_456),
+            subtask: SubtaskId::new(1, 127),
+            snapshot: snapshot.clone(),
+            times: SnapshotTimes::default(),
+        };
+        let message = encode_report(Generation(1), report, super::super::settings::DEFAULT_FRAME_SIZE);
+        match decode_report(message).unwrap() {
+            Some(Report::Acknowledged { snapshot: found, .. }) => assert_eq!(found, snapshot),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
     fn an_acknowledgement_above_the_frame_size_is_declined_with_both_numbers() {
         let report = Report::Acknowledged {
             checkpoint: CheckpointId(1),
