@@ -69,11 +69,13 @@ impl<K: Key, V: Data> PlainTable<K, V> {
         mut look: impl FnMut(&K, &V) -> Fate,
         mut change: impl FnMut(&mut V),
     ) {
-        let buckets = self.0.num_buckets();
-        let from = *at as usize;
-        let to = from.saturating_add(most);
-        for index in from..to.min(buckets) {
-            match self.0.get_bucket(index).map(|(_, key, value)| look(key, value)) {
+        let (buckets, mut index, mut seen) = (self.0.num_buckets(), *at as usize, 0);
+        // a map has up to some four buckets for each entry, and an empty one costs little
+        let last = index.saturating_add(most.saturating_mul(4)).min(buckets);
+        while index < last && seen < most {
+            let fate = self.0.get_bucket(index).map(|(_, key, value)| look(key, value));
+            seen += usize::from(fate.is_some());
+            match fate {
                 None | Some(Fate::Stays) => {}
                 Some(Fate::Changes) => {
                     if let Some((_, _, value)) = self.0.get_bucket_mut(index) {
@@ -86,9 +88,10 @@ impl<K: Key, V: Data> PlainTable<K, V> {
                     }
                 }
             }
+            index += 1;
         }
-        *at = to as u64;
-        if to >= buckets {
+        *at = index as u64;
+        if index >= buckets {
             *at = 0;
             if self.0.len() < self.0.capacity() / 4 {
                 self.0.shrink_to(self.0.len() * 2, |entry| spread(entry.0));

@@ -26,8 +26,6 @@ pub use config::{StateTtlConfig, TtlUpdateType, TtlVisibility};
 pub use rule::{ExpiredEntries, StateClock};
 pub use with_ttl::WithTtl;
 
-#[cfg(feature = "rocksdb")]
-pub(crate) use config::CompactionCleanup;
 pub(crate) use rule::{Rule, Rules};
 pub(crate) use sift::{Sift, Sifted};
 pub(crate) use stamped::{Expire, Stamped, stamping_at};
