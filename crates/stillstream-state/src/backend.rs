@@ -231,12 +231,6 @@ impl<K: Key> KeyedStateBackend<K> {
         each!(self, backend => &mut backend.ttl)
     }
 
-    /// Whether any state has a time to live: if not, there is nothing to [sweep](Self::sweep_expired).
-    #[inline]
-    pub fn has_ttl(&self) -> bool {
-        !self.ttl().is_empty()
-    }
-
     /// Lets the sweeps of states with a time to live go on: to be called after each batch. How much they do depends on the accesses
     /// since the last call. State in RocksDB needs none: compactions remove what has expired.
     pub fn sweep_expired(&self) {

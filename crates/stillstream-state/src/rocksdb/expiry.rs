@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -15,9 +16,13 @@ use rust_rocksdb::compaction_filter::CompactionFilter;
 use rust_rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
 use rust_rocksdb::{CompactionDecision, Options};
 
+use super::list::RocksList;
+use super::map::RocksMap;
+use super::{RocksDbKeyedStateBackend, RocksTable};
 use crate::meta::StateMeta;
 use crate::rocksdb_options::RocksDbOptions;
-use crate::ttl::{Rule, Sift, Sifted};
+use crate::ttl::{Rule, Sift, Sifted, Stamped};
+use crate::{Data, Key, StateError, StateKind};
 
 const NAME: &CStr = c"stillstream.ttl";
 
@@ -49,6 +54,50 @@ impl Filters {
         let (slot, query_time_after) = (self.slot(&meta.name), given.ttl_query_time_after);
         options.set_compaction_filter_factory(Factory { slot, sift, query_time_after });
         options.set_periodic_compaction_seconds(given.ttl_periodic_compaction.as_secs());
+    }
+}
+
+/// States with a time to live.
+impl<K: Key> RocksDbKeyedStateBackend<K> {
+    /// A registered state has a time to live: from now on compactions know it.
+    fn expires<S>(&self, name: &str, rule: &Arc<Rule>, state: Rc<S>) -> Result<Rc<S>, StateError> {
+        if let Some(known) = self.registered.get(name) {
+            known.family.database().filters.set(name, rule);
+            if let Some(age) = rule.config.compaction().and_then(|cleanup| cleanup.periodic) {
+                known.family.compact_periodically(age)?;
+            }
+        }
+        Ok(state)
+    }
+
+    pub(crate) fn expiring_values<V: Data>(
+        &mut self,
+        name: &str,
+        kind: StateKind,
+        rule: &Arc<Rule>,
+    ) -> Result<Rc<RocksTable<K, Stamped<V>>>, StateError> {
+        let table = self.table(name, kind)?;
+        self.expires(name, rule, table)
+    }
+
+    pub(crate) fn expiring_lists<V: Data>(
+        &mut self,
+        name: &str,
+        _: StateKind,
+        rule: &Arc<Rule>,
+    ) -> Result<Rc<RocksList<K, Stamped<V>>>, StateError> {
+        let lists = self.lists(name)?;
+        self.expires(name, rule, lists)
+    }
+
+    pub(crate) fn expiring_maps<MK: Key, MV: Data>(
+        &mut self,
+        name: &str,
+        _: StateKind,
+        rule: &Arc<Rule>,
+    ) -> Result<Rc<RocksMap<K, MK, Stamped<MV>>>, StateError> {
+        let maps = self.maps(name)?;
+        self.expires(name, rule, maps)
     }
 }
 

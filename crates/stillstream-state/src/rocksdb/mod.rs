@@ -61,7 +61,7 @@ use crate::rocksdb_options::RocksDbOptions;
 use crate::snapshot::{
     Chunk, FrozenKeyedState, Header, RestoredKeyedState, Run, checked_header, for_each_chunk,
 };
-use crate::ttl::{Rule, Rules, Sift, Stamped, stamping_at};
+use crate::ttl::{Rules, Sift, stamping_at};
 use crate::typed::{KeyedValue, NamespacedValue, Timers};
 use db::{Database, Family};
 use directory::WorkDir;
@@ -279,47 +279,6 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
             StateMeta { namespace: N::schema(), ..Self::meta::<()>(&domain.state_name(name), domain.kind()) };
         let make = |family| RocksTimers::new(family, layout, range);
         Ok(Timers::over_rocksdb(self.register(meta, migrate::<()>, make)?))
-    }
-
-    /// A registered state has a time to live: from now on compactions know it.
-    fn expires<S>(&self, name: &str, rule: &Arc<Rule>, state: Rc<S>) -> Result<Rc<S>, StateError> {
-        if let Some(known) = self.registered.get(name) {
-            known.family.database().filters.set(name, rule);
-            if let Some(age) = rule.config.compaction().and_then(|cleanup| cleanup.periodic) {
-                known.family.compact_periodically(age)?;
-            }
-        }
-        Ok(state)
-    }
-
-    pub(crate) fn expiring_values<V: Data>(
-        &mut self,
-        name: &str,
-        kind: StateKind,
-        rule: &Arc<Rule>,
-    ) -> Result<Rc<RocksTable<K, Stamped<V>>>, StateError> {
-        let table = self.table(name, kind)?;
-        self.expires(name, rule, table)
-    }
-
-    pub(crate) fn expiring_lists<V: Data>(
-        &mut self,
-        name: &str,
-        _: StateKind,
-        rule: &Arc<Rule>,
-    ) -> Result<Rc<RocksList<K, Stamped<V>>>, StateError> {
-        let lists = self.lists(name)?;
-        self.expires(name, rule, lists)
-    }
-
-    pub(crate) fn expiring_maps<MK: Key, MV: Data>(
-        &mut self,
-        name: &str,
-        _: StateKind,
-        rule: &Arc<Rule>,
-    ) -> Result<Rc<RocksMap<K, MK, Stamped<MV>>>, StateError> {
-        let maps = self.maps(name)?;
-        self.expires(name, rule, maps)
     }
 
     fn header(&self) -> Header {

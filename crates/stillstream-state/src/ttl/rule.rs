@@ -156,10 +156,6 @@ impl Rules {
         self.by_state.get(name)
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.by_state.is_empty()
-    }
-
     /// What has expired so far, by state.
     pub fn expired(&self) -> impl Iterator<Item = (&str, ExpiredEntries)> {
         self.by_state.iter().map(|(name, rule)| (name.as_str(), rule.expired()))

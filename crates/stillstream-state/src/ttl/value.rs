@@ -69,11 +69,9 @@ impl<V: Data> ValueStore<V> for ExpiringValue<V> {
             key,
             &mut || Stamped { touched: now, value: (init.borrow_mut())() },
             &mut |stamped| {
-                if stamped.touched <= cutoff {
+                if stamped.touched <= cutoff && !self.rule.config.shows_expired() {
+                    stamped.value = (init.borrow_mut())();
                     self.rule.met_expired(1);
-                    if !self.rule.config.shows_expired() {
-                        stamped.value = (init.borrow_mut())();
-                    }
                 }
                 stamped.touched = now;
                 f(&mut stamped.value);

@@ -44,7 +44,8 @@ pub(super) const ROWS: &[Row] = &[
         Kind::Long,
         "1000",
         "the filter for state with a time to live asks for the time after so many entries",
-    ),
+    )
+    .at_least(1.0),
     option(
         "state.backend.rocksdb.compaction.level.max-size-level-base",
         Kind::MemorySize,
