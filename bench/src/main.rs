@@ -24,13 +24,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "\
 usage: stillstream-bench run NAME [--keys N] [--measure-ms N] [--records N] [--workers N] [--interval-ms N]
-                         [--variant TEXT] [--operators N] [--backend heap] [--dir FOLDER]
-       stillstream-bench suite [NAME ..] [--json FILE] [--page FILE] [--rounds N] [--measure-ms N] [--backend heap]
-                         [--dir FOLDER]
+                         [--variant TEXT] [--operators N] [--backend heap|rocksdb]
+                         [--memory-mb N] [--dir FOLDER]
+       stillstream-bench suite [NAME ..] [--json FILE] [--page FILE] [--rounds N] [--measure-ms N] [--backend heap|rocksdb]
+                         [--memory-mb N] [--dir FOLDER]
 
 run    one scenario, once; prints one line of JSON
+       --memory-mb N: memory of RocksDB in the process, in MiB; the default is a job's
        --records N: exactly N records from start to end, instead of measuring for a while
 suite  all scenarios, or those named, alternating; prints the table
+       --backend rocksdb: COUNT on RocksDB, beside the heap and beside plain get and put on RocksDB
        --json FILE: one line of JSON for each row; --page FILE: writes the page of results
 ";
 

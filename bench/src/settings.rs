@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use stillstream::config::{ByteSize, StateBackendType, options};
 use stillstream::prelude::*;
 
 /// Where state is kept while the job runs.
@@ -11,16 +12,19 @@ use stillstream::prelude::*;
 pub enum Backend {
     /// In memory.
     Heap,
+    /// In RocksDB on the local disk; checkpoints are incremental.
+    RocksDb,
 }
 
 impl Backend {
     /// All of them.
-    const ALL: [Self; 1] = [Self::Heap];
+    const ALL: [Self; 2] = [Self::Heap, Self::RocksDb];
 
     /// As it is written on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Heap => "heap",
+            Self::RocksDb => "rocksdb",
         }
     }
 }
@@ -38,6 +42,8 @@ pub struct Settings {
     pub workers: u32,
     /// Where state is kept.
     pub backend: Backend,
+    /// Memory of RocksDB in a process, in bytes; `None`: as much as a job has that sets nothing.
+    pub memory_bytes: Option<u64>,
     /// Time between checkpoints, in scenarios that take them.
     pub interval: Duration,
     /// A kind of the scenario: see each scenario.
@@ -58,6 +64,7 @@ impl Default for Settings {
             records: None,
             workers: 2,
             backend: Backend::Heap,
+            memory_bytes: None,
             interval: Duration::from_secs(1),
             variant: String::new(),
             operators: 1,
@@ -97,6 +104,9 @@ impl Settings {
                 "--interval-ms" => settings.interval = Duration::from_millis(number(flag, value)?),
                 "--operators" => settings.operators = number(flag, value)?,
                 "--started-ns" => settings.started = Some(Duration::from_nanos(number(flag, value)?)),
+                "--memory-mb" => {
+                    settings.memory_bytes = Some(number::<u64>(flag, value)?.clamp(1, 1 << 20) << 20)
+                }
                 "--variant" => settings.variant = value.clone(),
                 "--dir" => settings.dir = value.into(),
                 "--backend" => {
@@ -122,6 +132,15 @@ impl Settings {
         match self.backend {
             // what a job has that sets nothing
             Backend::Heap => {}
+            Backend::RocksDb => {
+                let config = env.configuration_mut();
+                config
+                    .set(options::STATE_BACKEND, StateBackendType::RocksDb)
+                    .set(options::ROCKSDB_LOCAL_DIR, Some(self.dir.display().to_string()));
+                if let Some(bytes) = self.memory_bytes {
+                    config.set(options::ROCKSDB_FIXED_PER_PROCESS, Some(ByteSize::from_bytes(bytes)));
+                }
+            }
         }
         env.set_parallelism(self.workers).set_progress(ProgressMode::Never);
         env
@@ -130,8 +149,12 @@ impl Settings {
     /// An environment for a job whose checkpoints go to files in `dir`.
     pub fn checkpointed(&self, dir: &std::path::Path) -> StreamExecutionEnvironment {
         let mut env = self.environment();
-        env.enable_checkpointing(self.interval)
-            .set_state_backend(FsStateBackend::new(dir.display().to_string()));
+        env.enable_checkpointing(self.interval);
+        let dir = dir.display().to_string();
+        match self.backend {
+            Backend::Heap => env.set_state_backend(FsStateBackend::new(dir)),
+            Backend::RocksDb => env.set_state_backend(RocksDbStateBackend::new(dir).incremental(true)),
+        };
         env
     }
 
@@ -169,7 +192,7 @@ mod tests {
             ("--keys many", "`--keys many`"),
             ("--kyes 1", "`--kyes`"),
             ("--keys", "needs a value"),
-            ("--backend disk", "there is: heap"),
+            ("--backend disk", "there is: heap, rocksdb"),
         ] {
             let error = read(line).unwrap_err().to_string();
             assert!(error.contains(part), "{line}: {error}");

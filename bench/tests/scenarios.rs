@@ -83,6 +83,22 @@ fn checkpoints_are_reported_with_their_times_and_bytes() {
     }
 }
 
+#[cfg(feature = "rocksdb")]
+#[test]
+fn state_in_rocksdb_is_measured_beside_plain_rocksdb_with_the_same_memory() {
+    let line = run("ROCKSRAW --keys 1000 --records 100001 --backend rocksdb");
+    assert_throughput(&line);
+    assert_eq!(number(&line, "records"), 100_001.0);
+    for name in ["ROCKSRAW", "COUNT"] {
+        let line = run(&format!("{name} --keys 1000 --measure-ms 100 --backend rocksdb --memory-mb 16"));
+        assert_throughput(&line);
+        assert_eq!(line["backend"], "rocksdb");
+    }
+    let line = run("COUNT+ckpt --keys 10000 --interval-ms 50 --measure-ms 1000 --backend rocksdb");
+    assert_throughput(&line);
+    assert!(number(&line, "checkpoints") >= 1.0 && number(&line, "checkpoint_bytes") > 10_000.0, "{line}");
+}
+
 #[test]
 fn a_recovery_is_the_sum_of_its_parts() {
     let line = run("RECOVER --keys 10000");

@@ -4,6 +4,11 @@ use crate::cargo::{cargo, root, succeeds};
 
 /// Builds the benchmarks in release and runs those that `arguments` name, or all.
 pub(crate) fn run(arguments: &[&str]) -> bool {
+    // the benchmarks measure state in RocksDB too
+    if let Err(hint) = crate::libclang::provide() {
+        eprintln!("error: {hint}");
+        return false;
+    }
     let mut command =
         cargo(&["run", "--release", "--locked", "--package", "stillstream-bench", "--", "suite", "--page"]);
     command.arg(root().join("docs/benchmarks.md")).args(arguments);

@@ -16,8 +16,10 @@ usage: cargo xtask <command>
   verify       format, lints, tests and documentation, as the continuous integration does; writes no sources
   fix          format the sources and apply what clippy can fix by itself
   docs-config  make docs/configuration.md from the table of configuration keys
-  bench [NAME ..] [--json FILE] [--rounds N] [--measure-ms N] [--backend NAME] [--dir FOLDER]
-               benchmarks of whole jobs, or those named, some minutes; all of them together write docs/benchmarks.md
+  bench [NAME ..] [--json FILE] [--rounds N] [--measure-ms N] [--backend heap|rocksdb] [--memory-mb N]
+        [--dir FOLDER]
+               benchmarks of whole jobs, or those named, some minutes; all of them together write docs/benchmarks.md;
+               with --backend rocksdb: COUNT on RocksDB beside the heap and plain RocksDB
   instructions [--write]
                count the instructions for each record and compare with bench/instructions.txt, or renew that
 ";

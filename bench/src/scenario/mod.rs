@@ -4,6 +4,11 @@ mod chain;
 mod count;
 mod join;
 mod plain;
+#[cfg(feature = "rocksdb")]
+mod raw_rocksdb;
+#[cfg(not(feature = "rocksdb"))]
+#[path = "no_rocksdb.rs"]
+mod raw_rocksdb;
 mod raw_timely;
 mod recover;
 mod snapshot;
@@ -28,7 +33,7 @@ pub struct Scenario {
 }
 
 /// All scenarios.
-pub const ALL: [Scenario; 11] = [
+pub const ALL: [Scenario; 12] = [
     Scenario {
         name: "LOOP",
         work: "the roof: COUNT as a bare loop over a hash map, in one thread",
@@ -75,6 +80,11 @@ pub const ALL: [Scenario; 11] = [
         name: "START",
         work: "from the start of the process to the first record behind a row of operators, each a task of its own",
         run: start::run,
+    },
+    Scenario {
+        name: "ROCKSRAW",
+        work: "get and put of the same sums on plain RocksDB: one database and thread a worker, the same memory; by name only",
+        run: raw_rocksdb::run,
     },
 ];
 

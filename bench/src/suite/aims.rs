@@ -1,6 +1,7 @@
 //! What the figures should be, on two cores of a current server.
 
 use super::row::Row;
+use crate::settings::Backend;
 
 /// Which side of the bound is good.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +78,8 @@ impl Aim {
         rows.iter().find(|row| {
             let run = &row.run;
             let size = if run.keys == 0 { u64::from(run.operators) } else { run.keys };
-            (run.scenario, run.variant, size) == (self.scenario, self.variant, self.size)
+            run.backend == Backend::Heap
+                && (run.scenario, run.variant, size) == (self.scenario, self.variant, self.size)
         })
     }
 

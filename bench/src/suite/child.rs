@@ -12,7 +12,7 @@ use crate::measurement::Measurement;
 pub fn run(run: &Run, passed_on: &[String]) -> Result<Measurement> {
     let program = std::env::current_exe().context(|| "finding the benchmark's own program")?;
     let mut command = Command::new(program);
-    command.args(["run", run.scenario, "--variant", run.variant]);
+    command.args(["run", run.scenario, "--variant", run.variant, "--backend", run.backend.name()]);
     let flags = [
         ("--keys", run.keys),
         ("--operators", u64::from(run.operators)),

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use stillstream::{Error, ErrorKind, Result, ResultExt};
 
 use crate::machine::Machine;
-use crate::settings::Settings;
+use crate::settings::{Backend, Settings};
+use plan::Run;
 use row::Row;
 
 /// Runs of each row, unless the command line says otherwise.
@@ -26,14 +27,21 @@ struct Wanted {
     json: Option<PathBuf>,
     page: Option<PathBuf>,
     rounds: usize,
+    backend: Backend,
     /// Passed on to each run.
     passed_on: Vec<String>,
 }
 
 impl Wanted {
     fn read(arguments: &[String]) -> Result<Self> {
-        let mut wanted =
-            Self { names: Vec::new(), json: None, page: None, rounds: ROUNDS, passed_on: Vec::new() };
+        let mut wanted = Self {
+            names: Vec::new(),
+            json: None,
+            page: None,
+            rounds: ROUNDS,
+            backend: Backend::Heap,
+            passed_on: Vec::new(),
+        };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             if !argument.starts_with("--") {
@@ -58,12 +66,35 @@ impl Wanted {
             }
         }
         // a mistake is found now and not by the first run
-        Settings::read(&wanted.passed_on)?;
+        wanted.backend = Settings::read(&wanted.passed_on)?.backend;
+        if let Some(at) = wanted.passed_on.iter().position(|flag| flag == "--backend") {
+            // each row has its own
+            wanted.passed_on.drain(at..at + 2);
+        }
         Ok(wanted)
     }
 
     fn wants(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|wanted| wanted == name)
+    }
+
+    /// The rows to run.
+    fn runs(&self) -> Vec<Run> {
+        let mut runs = match self.backend {
+            Backend::Heap => plan::runs(),
+            Backend::RocksDb => plan::rocksdb_runs(),
+        };
+        if self.backend == Backend::Heap && !self.names.is_empty() {
+            // scenarios that are of RocksDB only
+            runs.extend(plan::rocksdb_runs().into_iter().filter(|run| run.scenario == "ROCKSRAW"));
+        }
+        runs.retain(|run| self.wants(run.scenario));
+        runs
+    }
+
+    /// Whether these are the rows that the page shows.
+    fn is_whole(&self) -> bool {
+        self.names.is_empty() && self.backend == Backend::Heap
     }
 }
 
@@ -74,8 +105,7 @@ impl Wanted {
 pub fn run(arguments: &[String]) -> Result<()> {
     let wanted = Wanted::read(arguments)?;
     let machine = Machine::here();
-    let mut rows: Vec<Row> =
-        plan::runs().into_iter().filter(|run| wanted.wants(run.scenario)).map(Row::of).collect();
+    let mut rows: Vec<Row> = wanted.runs().into_iter().map(Row::of).collect();
     let mut failures = Vec::new();
     for round in 0..wanted.rounds {
         // there and back, so that no row always follows the same other one
@@ -102,7 +132,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         return Err(Error::msg(format!("{} runs failed:\n{}", failures.len(), failures.join("\n"))));
     }
     match &wanted.page {
-        Some(path) if wanted.names.is_empty() => page::write(path, &machine, &rows),
+        Some(path) if wanted.is_whole() => page::write(path, &machine, &rows),
         Some(path) => {
             println!("{} was left as it is: it shows a run of all benchmarks", path.display());
             Ok(())
@@ -124,6 +154,9 @@ mod tests {
         let wanted = read("count JOIN --json out.json --keys 7").unwrap();
         assert!(wanted.wants("COUNT") && wanted.wants("JOIN") && !wanted.wants("COUNT+ckpt"));
         assert_eq!(wanted.passed_on, ["--keys", "7"]);
+        let rows = |line| read(line).unwrap().runs().len();
+        assert!(rows("--rounds 1") > 20 && !read("--backend rocksdb").unwrap().is_whole());
+        assert_eq!(["--backend rocksdb", "ROCKSRAW", "count --backend rocksdb"].map(rows), [10, 2, 4]);
         for (line, part) in [
             ("CUONT", "there is no benchmark `CUONT`"),
             ("--keys x", "`--keys x`"),

@@ -13,8 +13,12 @@ use crate::machine::Machine;
 use crate::scenario;
 
 /// Titles of the parts that are written by hand.
-const BY_HAND: [&str; 3] =
-    ["Where each nanosecond goes", "What each miss comes from", "What was tried and did not help"];
+const BY_HAND: [&str; 4] = [
+    "State in RocksDB",
+    "Where each nanosecond goes",
+    "What each miss comes from",
+    "What was tried and did not help",
+];
 
 const END: &str = "<!-- end of what is written by hand -->";
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::settings::Backend;
+
 /// One row of the table: a scenario with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
@@ -9,6 +11,8 @@ pub struct Run {
     pub scenario: &'static str,
     /// A kind of it, or "".
     pub variant: &'static str,
+    /// Where state is kept.
+    pub backend: Backend,
     /// Number of keys, or 0.
     pub keys: u64,
     /// Number of operators in a row, where that matters.
@@ -22,6 +26,9 @@ impl fmt::Display for Run {
         f.write_str(self.scenario)?;
         if !self.variant.is_empty() {
             write!(f, ", {}", self.variant)?;
+        }
+        if self.backend == Backend::RocksDb {
+            f.write_str(", RocksDB")?;
         }
         match (self.keys, self.operators) {
             (0, 0) => Ok(()),
@@ -40,9 +47,30 @@ pub fn power_of_ten(n: u64) -> String {
     }
 }
 
-/// All rows. Neighbours are compared with one another.
+fn run(scenario: &'static str, variant: &'static str, keys: u64, measure_ms: u64) -> Run {
+    Run { scenario, variant, backend: Backend::Heap, keys, operators: 0, measure_ms }
+}
+
+/// COUNT on RocksDB, beside the heap and plain RocksDB. These rows run only when they are asked for: filling a database
+/// takes a while.
+pub fn rocksdb_runs() -> Vec<Run> {
+    let mut runs = Vec::new();
+    for keys in [1_000_000, 10_000_000] {
+        runs.push(run("COUNT", "", keys, 2_000));
+        runs.push(run("COUNT+ckpt", "exactly-once", keys, 4_000));
+        for run in [
+            run("ROCKSRAW", "", keys, 4_000),
+            run("COUNT", "", keys, 4_000),
+            run("COUNT+ckpt", "exactly-once", keys, 6_000),
+        ] {
+            runs.push(Run { backend: Backend::RocksDb, ..run });
+        }
+    }
+    runs
+}
+
+/// All rows of the default run. Neighbours are compared with one another.
 pub fn runs() -> Vec<Run> {
-    let run = |scenario, variant, keys, measure_ms| Run { scenario, variant, keys, operators: 0, measure_ms };
     let mut runs = Vec::new();
     for keys in [1_000, 1_000_000, 10_000_000] {
         runs.push(run("LOOP", "", keys, 1_000));
@@ -76,8 +104,11 @@ mod tests {
     #[test]
     fn every_scenario_is_in_the_suite() {
         for scenario in scenario::ALL {
-            assert!(runs().iter().any(|run| run.scenario == scenario.name), "{}", scenario.name);
+            let mut all = runs().into_iter().chain(rocksdb_runs());
+            assert!(all.any(|run| run.scenario == scenario.name), "{}", scenario.name);
         }
-        assert!(runs().iter().all(|run| scenario::named(run.scenario).is_ok()));
+        let mut all = runs().into_iter().chain(rocksdb_runs());
+        assert!(all.all(|run| scenario::named(run.scenario).is_ok()));
+        assert!(runs().iter().all(|run| run.backend == Backend::Heap), "the default run stays short");
     }
 }

@@ -112,12 +112,14 @@ impl Row {
     }
 }
 
-/// Compares COUNT with raw Timely, and with checkpoints against without, for each number of keys.
+/// Compares COUNT with raw Timely and raw RocksDB, and with checkpoints against without, for each number of keys.
 pub fn compare(rows: &mut [Row]) {
     for (of, to, name) in [
         ("LOOP", "TIMELY", "ratio_to_raw_timely"),
         ("COUNT", "TIMELY", "ratio_to_raw_timely"),
         ("COUNT+ckpt", "TIMELY", "ratio_to_raw_timely"),
+        ("COUNT", "ROCKSRAW", "ratio_to_raw_rocksdb"),
+        ("COUNT+ckpt", "ROCKSRAW", "ratio_to_raw_rocksdb"),
         ("COUNT+ckpt", "COUNT", "ratio_to_count"),
     ] {
         for at in 0..rows.len() {
@@ -125,7 +127,11 @@ pub fn compare(rows: &mut [Row]) {
             if row.run.scenario != of {
                 continue;
             }
-            let other = rows.iter().find(|other| other.run.scenario == to && other.run.keys == row.run.keys);
+            let like = |other: &&Row| {
+                let (one, other) = (&row.run, &other.run);
+                other.scenario == to && (other.backend, other.keys) == (one.backend, one.keys)
+            };
+            let other = rows.iter().find(like);
             if let Some(ratio) = other.and_then(|other| row.ratio_to(other)) {
                 rows[at].ratios.insert(name.to_string(), ratio);
             }
@@ -136,12 +142,13 @@ pub fn compare(rows: &mut [Row]) {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::settings::Settings;
+    use crate::settings::{Backend, Settings};
 
     /// A row of runs with these throughputs.
     pub fn row(scenario: &'static str, rates: &[f64]) -> Row {
         let keys = 1_000;
-        let mut row = Row::of(Run { scenario, variant: "", keys, operators: 0, measure_ms: 0 });
+        let mut row =
+            Row::of(Run { scenario, variant: "", backend: Backend::Heap, keys, operators: 0, measure_ms: 0 });
         for (round, rate) in rates.iter().enumerate() {
             let measurement = Measurement::without_span(scenario, &Settings::default());
             let measurement =
@@ -157,6 +164,10 @@ pub mod tests {
         let mut rows = [row("TIMELY", &[40.0, 20.0, 40.0]), row("COUNT", &[30.0, 15.0, 36.0])];
         compare(&mut rows);
         assert_eq!(rows[1].figure("ratio_to_raw_timely").unwrap().median, 0.75);
+        rows[1].run.backend = Backend::RocksDb;
+        rows[1].ratios.clear();
+        compare(&mut rows);
+        assert_eq!(rows[1].figure("ratio_to_raw_timely"), None, "another backend is another matter");
         assert_eq!(rows[0].figure("ratio_to_raw_timely"), None);
     }
 

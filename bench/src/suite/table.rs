@@ -30,8 +30,10 @@ pub fn cells(row: &Row) -> [String; 5] {
     let ratio = row.figure("ratio_to_raw_timely").map_or_else(String::new, |ratio| number(ratio.median));
     let mut others = row.figures();
     others.retain(|name| name != "operators");
-    if row.figure("ratio_to_count").is_some() {
-        others.insert(0, "ratio_to_count".into());
+    for ratio in ["ratio_to_count", "ratio_to_raw_rocksdb"] {
+        if row.figure(ratio).is_some() {
+            others.insert(0, ratio.into());
+        }
     }
     let others: Vec<String> = others
         .iter()

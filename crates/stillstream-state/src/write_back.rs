@@ -40,8 +40,8 @@ fn spread(hash: KeyHash) -> u64 {
 }
 
 impl<N: Eq, K: Eq, V> Generation<N, K, V> {
-    fn new() -> Self {
-        Self { slots: HashTable::new() }
+    fn with_capacity(entries: usize) -> Self {
+        Self { slots: HashTable::with_capacity(entries) }
     }
 
     #[inline]
@@ -91,7 +91,7 @@ const MOST_FROZEN: usize = 4;
 
 impl<N: Eq + Clone, K: Eq + Clone, V: Clone> WriteBack<N, K, V> {
     pub fn new() -> Self {
-        Self { young: Generation::new(), frozen: Vec::new() }
+        Self { young: Generation::with_capacity(0), frozen: Vec::new() }
     }
 
     /// How many entries are in memory, those that are hidden by newer ones included.
@@ -102,6 +102,12 @@ impl<N: Eq + Clone, K: Eq + Clone, V: Clone> WriteBack<N, K, V> {
     /// How many are in the young generation.
     pub fn young_len(&self) -> usize {
         self.young.len()
+    }
+
+    /// The entries of the young generation, in no order.
+    #[cfg(feature = "rocksdb")]
+    pub fn young_slots(&self) -> impl Iterator<Item = &Slot<N, K, V>> {
+        self.young.slots()
     }
 
     /// Whether an entry is in memory, be it as known to be absent.
@@ -194,7 +200,9 @@ impl<N: Eq + Clone, K: Eq + Clone, V: Clone> WriteBack<N, K, V> {
             return None;
         }
         let dirty = self.young.slots().any(|slot| slot.dirty);
-        let entries = std::mem::replace(&mut self.young, Generation::new());
+        // the next one is likely to grow as large: no table is moved while it does
+        let next = Generation::with_capacity(self.young.len());
+        let entries = std::mem::replace(&mut self.young, next);
         let frozen = Arc::new(Frozen { entries, written: AtomicBool::new(!dirty) });
         self.frozen.push(frozen.clone());
         dirty.then_some(frozen)

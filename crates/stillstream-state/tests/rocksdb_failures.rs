@@ -1,14 +1,18 @@
 //! What the RocksDB backend says when something is wrong with the disk or a value.
 
+mod shared_store;
+
 use std::error::Error;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
+use shared_store::SharedStore;
 use stillstream_state::{
-    BackendOptions, CurrentKey, Key, KeyedStateBackend, MemoryBudget, MemorySnapshotStore, RocksDbOptions,
-    StateError,
+    BackendOptions, Compression, CurrentKey, Key, KeyedStateBackend, MemoryBudget, MemorySnapshotStore,
+    RocksDbOptions, StateError,
 };
-use stillstream_types::{ErrorKind, KeyGroups};
+use stillstream_types::{CheckpointId, ErrorKind, KeyGroups};
 
 type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
 
@@ -121,4 +125,81 @@ fn the_folder_of_a_backend_goes_with_it() -> Result {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("the folder is still there after 10 s");
+}
+
+/// A small file system of its own, which takes rights that not every user has.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path, mb: u32) -> Option<Self> {
+        let size = format!("size={mb}m");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at).output();
+        mounted.is_ok_and(|output| output.status.success()).then(|| Self(at.into()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_fails_checkpoints_until_there_is_room_again_and_no_change_is_lost() -> Result {
+    let folder = tempfile::tempdir()?;
+    let (local, ballast) = (folder.path().join("local"), folder.path().join("local/ballast"));
+    fs::create_dir(&local)?;
+    let Some(_disk) = SmallDisk::mount(&local, 24) else {
+        eprintln!("left out: mounting a small file system needs the rights for it");
+        return Ok(());
+    };
+    let store = SharedStore::new(&folder.path().join("store"));
+    let options = RocksDbOptions { compression: vec![Compression::None], ..options(&local) };
+    let open = || {
+        let incremental = BackendOptions::new(groups(), groups().all()).incremental(true);
+        KeyedStateBackend::<u64>::rocksdb(incremental, options.clone())
+    };
+    let mut backend = open()?;
+    let state = backend.value::<u64>("n")?;
+    let checkpoint = |backend: &mut KeyedStateBackend<u64>, id: u64| {
+        backend.freeze_checkpoint(CheckpointId(id))?.write(&store, "n-0")
+    };
+    const KEYS: u64 = 40_000;
+    (0..KEYS).try_for_each(|key| state.set(&at(&key), 1))?;
+    checkpoint(&mut backend, 1)?;
+    backend.checkpoint_completed(CheckpointId(1));
+
+    let full = fs::write(&ballast, vec![1; 32 << 20]).expect_err("the disk is smaller");
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    for id in 2..5 {
+        (0..KEYS).try_for_each(|key| state.set(&at(&key), id))?;
+        let Err(error) = checkpoint(&mut backend, id) else { panic!("there is no room for it") };
+        backend.checkpoint_aborted(CheckpointId(id));
+        for part in ["No space left", "state.backend.rocksdb.localdir", &local.display().to_string()] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert_eq!(state.get(&at(&7))?, Some(id), "the job goes on");
+    }
+
+    fs::remove_file(&ballast)?;
+    state.set(&at(&1), 100)?;
+    // RocksDB looks every five seconds whether there is room again
+    let mut again = None;
+    for id in 5..65 {
+        match checkpoint(&mut backend, id) {
+            Ok(snapshot) => {
+                again = Some(snapshot);
+                break;
+            }
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(500)),
+        }
+    }
+    let snapshot = again.ok_or("no checkpoint within 30 s after there was room")?;
+    let mut restored = open()?;
+    restored.restore_snapshot(&snapshot, &store)?;
+    let state = restored.value::<u64>("n")?;
+    for key in 0..KEYS {
+        assert_eq!(state.get(&at(&key))?, Some(if key == 1 { 100 } else { 4 }), "{key}");
+    }
+    Ok(())
 }

@@ -5,13 +5,14 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rust_rocksdb::checkpoint::Checkpoint;
 use rust_rocksdb::{
     BottommostLevelCompaction, BoundColumnFamily, ColumnFamilyDescriptor, CompactOptions, DBPinnableSlice,
-    DBRawIteratorWithThreadMode, DBWithThreadMode, Error, IngestExternalFileOptions, MultiThreaded, Options,
-    ReadOptions, SnapshotWithThreadMode, SstFileWriter, WriteBatch, WriteOptions,
+    DBRawIteratorWithThreadMode, DBWithThreadMode, Error, FlushOptions, IngestExternalFileOptions,
+    MultiThreaded, Options, ReadOptions, SnapshotWithThreadMode, SstFileWriter, WriteBatch, WriteOptions,
 };
 
 use super::directory::WorkDir;
@@ -32,6 +33,8 @@ pub(crate) struct Database {
     pub tuning: Tuning,
     /// What compactions leave out.
     pub filters: Filters,
+    /// Bytes written since somebody looked at what write buffers take.
+    unchecked: AtomicUsize,
     /// Writes in the background; ends when the database is closed.
     pub writer: Writer,
     // after `rocks`: the folder is deleted when the database is closed
@@ -59,6 +62,9 @@ fn options_of(state: &StateMeta, tuning: &Tuning, filters: &Filters) -> Options 
     filters.apply(state, &tuning.options, &mut options);
     options
 }
+
+/// What write buffers take is looked at after so many bytes. 256 KiB.
+const CHECKED_BYTES: usize = 256 << 10;
 
 const DEFAULT_FAMILY: &str = "default";
 
@@ -97,7 +103,8 @@ impl Database {
         // what a checkpoint does not hold is computed again after a failure
         write.disable_wal(true);
         let writer = Writer::start(path.display().to_string())?;
-        Ok(Self { rocks, path, write, tuning, filters, writer, dir })
+        let unchecked = AtomicUsize::new(0);
+        Ok(Self { rocks, path, write, tuning, filters, unchecked, writer, dir })
     }
 
     /// Makes the column family of a state.
@@ -139,7 +146,42 @@ impl Database {
 
     /// The same, for jobs of the writer: their order is that of the checkpoints.
     pub fn write_in_order(&self, state: &str, batch: &WriteBatch) -> Result<(), StateError> {
-        self.rocks.write_opt(batch, &self.write).map_err(|e| database(state, &self.path, "writing", e))
+        self.rocks.write_opt(batch, &self.write).map_err(|e| database(state, &self.path, "writing", e))?;
+        self.wrote(state, batch.size_in_bytes())
+    }
+
+    /// So many bytes went into write buffers: now and then, checks that these keep to their limit.
+    #[inline]
+    fn wrote(&self, state: &str, bytes: usize) -> Result<(), StateError> {
+        // lost counts only make the next check later
+        let unchecked = self.unchecked.load(Ordering::Relaxed) + bytes;
+        self.unchecked.store(if unchecked < CHECKED_BYTES { unchecked } else { 0 }, Ordering::Relaxed);
+        match &self.tuning.memory {
+            Some(memory) if unchecked >= CHECKED_BYTES && memory.write_buffers_are_full() => {
+                self.flush(state, memory.write_buffer_bytes() / 16)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the write buffers of all states to files, and waits for it, unless they are smaller than `least` bytes: then
+    /// it is another database that has to.
+    #[cold]
+    fn flush(&self, state: &str, least: usize) -> Result<(), StateError> {
+        let names = self.rocks.cf_names();
+        let families: Vec<_> = names.iter().filter_map(|name| self.rocks.cf_handle(name)).collect();
+        let bytes: u64 = families
+            .iter()
+            .filter_map(|family| {
+                self.rocks.property_int_value_cf(family, "rocksdb.cur-size-all-mem-tables").ok()?
+            })
+            .sum();
+        if bytes < least as u64 {
+            return Ok(());
+        }
+        let families: Vec<_> = families.iter().collect();
+        let flush = self.rocks.flush_cfs_opt(&families, &FlushOptions::default());
+        flush.map_err(|e| database(state, &self.path, "flushing write buffers while writing to", e))
     }
 
     /// A view of all column families as they are now.
@@ -209,13 +251,15 @@ impl Family {
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StateError> {
         self.database.writer.wait_for_barriers();
         let put = self.database.rocks.put_cf_opt(&*self.handle, key, value, &self.database.write);
-        put.map_err(self.failed("writing"))
+        put.map_err(self.failed("writing"))?;
+        self.database.wrote(&self.name, key.len() + value.len())
     }
 
     pub fn merge(&self, key: &[u8], operand: &[u8]) -> Result<(), StateError> {
         self.database.writer.wait_for_barriers();
         let merge = self.database.rocks.merge_cf_opt(&*self.handle, key, operand, &self.database.write);
-        merge.map_err(self.failed("writing"))
+        merge.map_err(self.failed("writing"))?;
+        self.database.wrote(&self.name, key.len() + operand.len())
     }
 
     pub fn delete(&self, key: &[u8]) -> Result<(), StateError> {
@@ -316,8 +360,14 @@ impl Family {
         }
         let mut options = IngestExternalFileOptions::default();
         options.set_move_files(true);
-        let ingest = self.database.rocks.ingest_external_file_cf_opts(&*self.handle, &options, files);
-        ingest.map_err(self.failed("bulk-loading"))
+        let ingest = self.database.rocks.ingest_external_file_cf_opts(&*self.handle, &options, files.clone());
+        ingest.map_err(|error| {
+            // on a full disk they would be in the way
+            for file in &files {
+                let _ = std::fs::remove_file(file);
+            }
+            self.failed("bulk-loading")(error)
+        })
     }
 }
 
@@ -417,13 +467,23 @@ pub(crate) struct SortedFile<'a> {
     writer: SstFileWriter<'a>,
     path: PathBuf,
     state: &'a str,
+    finished: bool,
+}
+
+impl Drop for SortedFile<'_> {
+    fn drop(&mut self) {
+        // on a full disk it would be in the way
+        if !self.finished {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl<'a> SortedFile<'a> {
     pub fn create(options: &'a Options, path: PathBuf, state: &'a str) -> Result<Self, StateError> {
         let mut writer = SstFileWriter::create(options);
         writer.open(&path).map_err(|e| database(state, &path, "writing a file of", e))?;
-        Ok(Self { writer, path, state })
+        Ok(Self { writer, path, state, finished: false })
     }
 
     /// Adds an entry; keys must ascend.
@@ -438,7 +498,8 @@ impl<'a> SortedFile<'a> {
 
     pub fn finish(mut self) -> Result<PathBuf, StateError> {
         self.writer.finish().map_err(|e| database(self.state, &self.path, "writing a file of", e))?;
-        Ok(self.path)
+        self.finished = true;
+        Ok(std::mem::take(&mut self.path))
     }
 }
 

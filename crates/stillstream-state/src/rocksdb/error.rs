@@ -30,8 +30,31 @@ pub(crate) fn disk(path: &Path, what: &'static str, error: &std::io::Error) -> S
     }
 }
 
+/// What RocksDB or the system says, if it is that the disk has no room.
+pub(crate) fn full_disk(error: &StateError) -> Option<&str> {
+    match error {
+        StateError::Database { why, .. } if full(why) => Some(why),
+        _ => None,
+    }
+}
+
+fn full(why: &str) -> bool {
+    why.contains("No space left") || why.contains("Disk quota")
+}
+
+/// The error for what needs entries on disk for which there is no room; `why` is how that was told first.
+pub(crate) fn still_full(path: &str, why: &str) -> StateError {
+    StateError::Database {
+        name: String::new(),
+        path: path.into(),
+        what: "writing entries in the background",
+        advice: advice(ErrorKind::IOError, why),
+        why: why.into(),
+    }
+}
+
 fn advice(kind: ErrorKind, why: &str) -> &'static str {
-    if why.contains("No space left") || why.contains("Disk quota") {
+    if full(why) {
         "free some space there, or set `state.backend.rocksdb.localdir` to a folder on a larger disk"
     } else if why.contains("Permission denied") || why.contains("Read-only file system") {
         "make the folder writable, or set `state.backend.rocksdb.localdir` to one that is"

@@ -18,8 +18,14 @@ use crate::meta::StateMeta;
 use crate::snapshot::Chunk;
 use crate::ttl::Sift;
 
-/// Entries are sorted in memory up to so many bytes; then they become a file. 32 MiB.
+/// Entries are sorted in memory up to so many bytes; then they become a file. 32 MiB, or what the budget has room for.
 const RUN_BYTES: usize = 32 << 20;
+
+fn run_bytes(database: &Database) -> usize {
+    let budget = database.tuning.memory.as_ref().map_or(usize::MAX, |memory| memory.write_back_bytes());
+    // there are other databases, which load too
+    (budget / 4).clamp(1 << 20, RUN_BYTES)
+}
 
 /// A name for a file of the database's folder that no other file has.
 pub(crate) fn new_file(database: &Database) -> PathBuf {
@@ -31,6 +37,7 @@ pub(crate) fn new_file(database: &Database) -> PathBuf {
 /// Takes entries in any order into one column family.
 pub(crate) struct Loader {
     family: Family,
+    run_bytes: usize,
     bytes: Vec<u8>,
     /// Start of the key, start of the value, end of the value.
     entries: Vec<(u32, u32, u32)>,
@@ -38,14 +45,15 @@ pub(crate) struct Loader {
 
 impl Loader {
     pub fn new(family: Family) -> Self {
-        Self { family, bytes: Vec::new(), entries: Vec::new() }
+        let run_bytes = run_bytes(family.database());
+        Self { family, run_bytes, bytes: Vec::new(), entries: Vec::new() }
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StateError> {
-        if !self.entries.is_empty() && self.bytes.len() + key.len() + value.len() > RUN_BYTES {
+        if !self.entries.is_empty() && self.bytes.len() + key.len() + value.len() > self.run_bytes {
             self.flush()?;
         }
-        if key.len() + value.len() > RUN_BYTES {
+        if key.len() + value.len() > self.run_bytes {
             return self.family.put(key, value);
         }
         let start = self.bytes.len() as u32;

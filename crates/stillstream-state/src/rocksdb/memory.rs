@@ -64,6 +64,22 @@ impl SharedMemory {
         Self { cache, write_buffers, write_buffer_bytes, write_back_bytes, states: AtomicUsize::new(0) }
     }
 
+    /// Whether write buffers take all the room that the cache leaves them, so that somebody has to wait for a flush. RocksDB
+    /// itself starts to flush in the background before their limit, and waits for nothing.
+    pub fn write_buffers_are_full(&self) -> bool {
+        self.write_buffers.get_usage() > self.write_buffer_bytes + self.write_buffer_bytes / 2
+    }
+
+    /// What all write buffers may take.
+    pub fn write_buffer_bytes(&self) -> usize {
+        self.write_buffer_bytes
+    }
+
+    /// What hot entries may take in all states.
+    pub fn write_back_bytes(&self) -> usize {
+        self.write_back_bytes
+    }
+
     /// The largest arena block of a write buffer: with larger ones the manager would flush all the time (Flink's check).
     pub fn arena_block_bytes(&self, write_buffer_bytes: usize) -> usize {
         let default = (write_buffer_bytes / 8).min(1 << 20);

@@ -108,6 +108,14 @@ pub struct RocksDbKeyedStateBackend<K> {
     key: PhantomData<fn(K)>,
 }
 
+impl<K> Drop for RocksDbKeyedStateBackend<K> {
+    fn drop(&mut self) {
+        if let Some(database) = &self.database {
+            database.writer.close();
+        }
+    }
+}
+
 impl<K> fmt::Debug for RocksDbKeyedStateBackend<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RocksDbKeyedStateBackend")

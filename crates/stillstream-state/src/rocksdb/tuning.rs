@@ -18,7 +18,7 @@ use crate::rocksdb_options::{Compression, RocksDbOptions};
 #[derive(Clone)]
 pub(crate) struct Tuning {
     pub options: Arc<RocksDbOptions>,
-    memory: Option<Arc<SharedMemory>>,
+    pub memory: Option<Arc<SharedMemory>>,
 }
 
 impl fmt::Debug for Tuning {

@@ -1,6 +1,7 @@
 //! Value, reducing and aggregating state: one entry per key, the hot ones as native values in memory.
 
 use std::cell::{Cell, RefCell, RefMut};
+use std::ops::Range;
 use std::sync::Arc;
 
 use rust_rocksdb::WriteBatch;
@@ -22,6 +23,10 @@ type FrozenEntries<K, V> = Arc<Frozen<(), K, V>>;
 
 /// From so many entries on, a sorted file is faster than a batch through the memory table.
 const FILE_ENTRIES: usize = 10_000;
+/// So many entries of a generation are measured, and so many may be in memory in any case.
+const SAMPLE: usize = 16;
+/// What an allocator needs beside what it was asked for, about.
+const ALLOCATION: usize = 32;
 
 /// One state.
 #[derive(Debug)]
@@ -32,8 +37,10 @@ pub(crate) struct RocksTable<K, V> {
     cache: RefCell<Cache<K, V>>,
     scratch: RefCell<Entry>,
     share: Share,
-    /// The young generation is frozen at this many entries: half of what the share holds.
-    half: Cell<usize>,
+    /// The young generation is frozen, or measured again, at this many entries.
+    limit: Cell<usize>,
+    /// Bytes that an entry owns beside its slot, by the last measurement.
+    owned: Cell<usize>,
     /// Two generations that are being put together.
     merging: RefCell<Option<Merging<K, V>>>,
 }
@@ -60,10 +67,11 @@ impl<K: Key, V: Data> RocksTable<K, V> {
             cache: RefCell::new(WriteBack::new()),
             scratch: RefCell::default(),
             share,
-            half: Cell::new(0),
+            limit: Cell::new(0),
+            owned: Cell::new(0),
             merging: RefCell::new(None),
         };
-        table.half.set(table.most() / 2);
+        table.limit.set(table.first_limit());
         table
     }
 
@@ -85,16 +93,42 @@ impl<K: Key, V: Data> RocksTable<K, V> {
 
     /// How many entries may be in memory.
     fn most(&self) -> usize {
-        // what a value owns elsewhere is not known; 64 bytes is the usual small allocation
-        let owned = if std::mem::needs_drop::<(K, V)>() { 64 } else { 0 };
-        let entry = size_of::<crate::write_back::Slot<(), K, V>>() * 8 / 7 + 1 + owned;
-        (self.share.bytes() / entry).max(64)
+        let entry = size_of::<crate::write_back::Slot<(), K, V>>() * 8 / 7 + 1 + self.owned.get();
+        (self.share.bytes() / entry).max(3 * SAMPLE)
+    }
+
+    /// How many may be in the young generation: with two thirds for older ones, all of them keep to the share.
+    fn most_young(&self) -> usize {
+        self.most() / 3
+    }
+
+    /// How far a new generation may grow unseen: entries that own memory may be larger than those before.
+    fn first_limit(&self) -> usize {
+        if std::mem::needs_drop::<(K, V)>() { SAMPLE } else { self.most_young() }
+    }
+
+    /// Measures what entries own: their encoded size says it well enough.
+    fn measure(&self, cache: &Cache<K, V>) {
+        if !std::mem::needs_drop::<(K, V)>() {
+            return;
+        }
+        let (mut bytes, mut total, mut count) = (Vec::new(), 0, 0);
+        for slot in cache.young_slots().take(SAMPLE) {
+            bytes.clear();
+            slot.key.encode(&mut bytes);
+            if let Some(value) = &slot.value {
+                value.encode(&mut bytes);
+            }
+            total += bytes.len() + ALLOCATION;
+            count += 1;
+        }
+        self.owned.set(total / count.max(1));
     }
 
     /// Makes room, if need be: the young generation is written, the oldest ones go. Waits only if writing does not keep up.
     #[inline]
     fn make_room(&self, cache: &mut Cache<K, V>) -> Result<(), StateError> {
-        match cache.young_len() >= self.half.get() {
+        match cache.young_len() >= self.limit.get() {
             true => self.make_room_now(cache),
             false => Ok(()),
         }
@@ -102,10 +136,14 @@ impl<K: Key, V: Data> RocksTable<K, V> {
 
     #[cold]
     fn make_room_now(&self, cache: &mut Cache<K, V>) -> Result<(), StateError> {
-        let most = self.most();
-        self.half.set(most / 2);
+        self.measure(cache);
+        let (most_young, young) = (self.most_young(), cache.young_len());
+        if young < most_young {
+            self.limit.set(most_young.min(young * 2));
+            return Ok(());
+        }
         self.freeze(cache)?;
-        while !cache.shrink(most) {
+        while !cache.shrink(self.most() - most_young) {
             self.family.database().writer.wait_for_next()?;
         }
         Ok(())
@@ -114,6 +152,7 @@ impl<K: Key, V: Data> RocksTable<K, V> {
     /// Freezes the young generation and has it written.
     fn freeze(&self, cache: &mut Cache<K, V>) -> Result<(), StateError> {
         let database = self.family.database();
+        self.limit.set(self.first_limit());
         if let Some(frozen) = cache.freeze() {
             let flush = Flush { family: database.family(&self.family.name)?, layout: self.layout };
             database.writer.submit(move || flush.write(&frozen))?;
@@ -126,7 +165,7 @@ impl<K: Key, V: Data> RocksTable<K, V> {
         }
         if let Some(two) = cache.to_merge() {
             let of_job = two.clone();
-            *merging = Some((two, database.writer.ask(move || Ok(merged(&of_job)))?));
+            *merging = Some((two, database.writer.ask(move || merged(&of_job))));
         }
         Ok(())
     }
@@ -203,12 +242,20 @@ impl<K: Key, V: Data> RocksTable<K, V> {
         mut f: impl FnMut(usize, &mut V),
     ) -> Result<(), StateError> {
         let cache = &mut *self.cache_mut()?;
-        self.make_room(cache)?;
-        self.bring_missing(cache, hashes, keys)?;
-        for (i, hash) in hashes.iter().enumerate() {
-            // the key is not held while `f` runs: it may lie in a record that `f` takes
-            let value = keys.with(i, |key| cache.change(*hash, &(), key, || self.load(*hash, key)))?;
-            f(i, value.get_or_insert_with(&mut init));
+        let mut at = 0;
+        while at < hashes.len() {
+            self.make_room(cache)?;
+            // a batch of large values may be larger than the room
+            let room = self.limit.get().saturating_sub(cache.young_len()).max(1);
+            let part = at..hashes.len().min(at + room);
+            at = part.end;
+            self.bring_missing(cache, part.clone(), hashes, keys)?;
+            for i in part {
+                let hash = hashes[i];
+                // the key is not held while `f` runs: it may lie in a record that `f` takes
+                let value = keys.with(i, |key| cache.change(hash, &(), key, || self.load(hash, key)))?;
+                f(i, value.get_or_insert_with(&mut init));
+            }
         }
         Ok(())
     }
@@ -216,16 +263,17 @@ impl<K: Key, V: Data> RocksTable<K, V> {
     fn bring_missing(
         &self,
         cache: &mut Cache<K, V>,
+        part: Range<usize>,
         hashes: &[KeyHash],
         keys: &(impl KeyAt<K> + ?Sized),
     ) -> Result<(), StateError> {
         // keys' bytes, and the record that each belongs to
         let mut missing: Vec<(Vec<u8>, usize)> = Vec::new();
-        for (i, hash) in hashes.iter().enumerate() {
+        for i in part {
             keys.with(i, |key| {
-                if !cache.knows(*hash, &(), key) {
+                if !cache.knows(hashes[i], &(), key) {
                     let mut bytes = Vec::new();
-                    self.layout.entry(*hash, &[], key, &mut bytes);
+                    self.layout.entry(hashes[i], &[], key, &mut bytes);
                     missing.push((bytes, i));
                 }
             });
@@ -280,46 +328,81 @@ struct Flush {
 
 impl Flush {
     fn write<K: Key, V: Data>(&self, frozen: &FrozenEntries<K, V>) -> Result<(), StateError> {
-        // keys' bytes one after another, and for each where they are and its value
-        let (mut bytes, mut key) = (Vec::new(), Vec::new());
-        let mut entries = Vec::new();
-        for slot in frozen.entries.slots().filter(|slot| slot.dirty) {
-            self.layout.entry(slot.hash, &[], &slot.key, &mut key);
-            let start = bytes.len();
-            bytes.extend_from_slice(&key);
-            entries.push((start..bytes.len(), slot.value.as_ref()));
-        }
-        entries.sort_unstable_by(|a, b| bytes[a.0.clone()].cmp(&bytes[b.0.clone()]));
-        let mut value = Vec::new();
-        let mut encoded = |of: Option<&V>| {
-            value.clear();
-            let Some(of) = of else { return Ok(None) };
-            of.encode(&mut value);
-            check_size(&self.family, &value)?;
-            Ok::<_, StateError>(Some(value.clone()))
+        let mut slots: Vec<_> = frozen.entries.slots().filter(|slot| slot.dirty).collect();
+        // by key group first: so only the keys of one group are encoded and sorted at once
+        slots.sort_unstable_by_key(|slot| slot.hash.group());
+        let (database, name) = (self.family.database(), &self.family.name);
+        let options = database.tuning.family_options();
+        let mut out = match slots.len() < FILE_ENTRIES {
+            true => Out::Batch(WriteBatch::default()),
+            false => Out::File(SortedFile::create(&options, new_file(database), name)?),
         };
-        if entries.len() < FILE_ENTRIES {
-            let mut batch = WriteBatch::default();
-            for (key, of) in entries {
-                match encoded(of)? {
-                    Some(value) => self.family.batch_put(&mut batch, &bytes[key], &value),
-                    None => self.family.batch_delete(&mut batch, &bytes[key]),
-                }
+        let (mut bytes, mut key, mut value) = (Vec::new(), Vec::new(), Vec::new());
+        for group in slots.chunk_by(|a, b| a.hash.group() == b.hash.group()) {
+            bytes.clear();
+            let mut entries = Vec::with_capacity(group.len());
+            for slot in group {
+                self.layout.entry(slot.hash, &[], &slot.key, &mut key);
+                let start = bytes.len();
+                bytes.extend_from_slice(&key);
+                entries.push((start..bytes.len(), slot.value.as_ref()));
             }
-            self.family.database().write_in_order(&self.family.name, &batch)?;
-        } else {
-            let options = self.family.database().tuning.family_options();
-            let mut file = SortedFile::create(&options, new_file(self.family.database()), &self.family.name)?;
+            entries.sort_unstable_by(|a, b| bytes[a.0.clone()].cmp(&bytes[b.0.clone()]));
             for (key, of) in entries {
-                match encoded(of)? {
-                    Some(value) => file.put(&bytes[key], &value)?,
-                    None => file.delete(&bytes[key])?,
-                }
+                let of = match of {
+                    None => None,
+                    Some(of) => {
+                        value.clear();
+                        of.encode(&mut value);
+                        check_size(&self.family, &value)?;
+                        Some(value.as_slice())
+                    }
+                };
+                out.write(&self.family, &bytes[key], of)?;
             }
-            self.family.ingest(vec![file.finish()?])?;
         }
+        out.finish(&self.family)?;
         frozen.written();
         Ok(())
+    }
+}
+
+/// So many bytes go through a memory table at once. 1 MiB.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Where entries of a generation go, ascending.
+enum Out<'a> {
+    Batch(WriteBatch),
+    File(SortedFile<'a>),
+}
+
+impl Out<'_> {
+    /// `None`: the entry is deleted.
+    fn write(&mut self, family: &Family, key: &[u8], value: Option<&[u8]>) -> Result<(), StateError> {
+        match (self, value) {
+            (Self::File(file), Some(value)) => file.put(key, value),
+            (Self::File(file), None) => file.delete(key),
+            (Self::Batch(batch), value) => {
+                match value {
+                    Some(value) => family.batch_put(batch, key, value),
+                    None => family.batch_delete(batch, key),
+                }
+                if batch.size_in_bytes() >= BATCH_BYTES {
+                    family.database().write_in_order(&family.name, batch)?;
+                    // a new one, since a cleared one keeps its memory
+                    *batch = WriteBatch::default();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(self, family: &Family) -> Result<(), StateError> {
+        match self {
+            Self::File(file) => family.ingest(vec![file.finish()?]),
+            Self::Batch(batch) if batch.is_empty() => Ok(()),
+            Self::Batch(batch) => family.database().write_in_order(&family.name, &batch),
+        }
     }
 }
 

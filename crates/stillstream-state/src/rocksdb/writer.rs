@@ -3,21 +3,45 @@
 //! A barrier's checkpoint of the database is one more job in that order: it holds what was given before it, and nothing
 //! that came after. So the worker goes on at once. What it writes past this thread has to wait for the checkpoint
 //! ([`Writer::wait_for_barriers`]).
+//!
+//! When the disk is full, entries wait in memory and are tried again; checkpoints fail meanwhile, and the worker goes on as
+//! long as it finds room in memory. After any other failure nothing is written any more.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
+use super::error::{full_disk, still_full};
 use crate::StateError;
 
-type Job = Box<dyn FnOnce() -> Result<(), StateError> + Send>;
+/// Writes entries; may be tried again.
+type Entries = Box<dyn FnMut() -> Result<(), StateError> + Send>;
+/// Gets the reason why entries before it are not written, if there is one.
+type Barrier = Box<dyn FnOnce(Option<StateError>) + Send>;
+
+enum Job {
+    Entries(Entries),
+    Barrier(Barrier),
+    /// Has nothing to do with what is written.
+    Other(Box<dyn FnOnce() + Send>),
+}
+
+/// A full disk is tried again this often.
+const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// Jobs given, done, and how many of the given ones up to the last barrier.
+    /// Jobs that write entries.
     given: u64,
     done: u64,
-    last_barrier: u64,
+    barriers_given: u64,
+    barriers_done: u64,
+    /// RocksDB's words, while the disk is full.
+    full: Option<String>,
+    /// The worker is gone: nobody needs what cannot be written.
+    closed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -26,11 +50,103 @@ struct Shared {
     moved: Condvar,
     /// Why a job failed: nothing is written after that.
     failed: OnceLock<String>,
+    /// For errors.
+    path: String,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why entries cannot be written for good.
+    fn check(&self) -> Result<(), StateError> {
+        match self.failed.get() {
+            None => Ok(()),
+            Some(why) => Err(StateError::Database {
+                name: String::new(),
+                path: self.path.clone(),
+                what: "writing entries in the background",
+                why: why.clone(),
+                advice: "the job's restart takes the state from the last completed checkpoint",
+            }),
+        }
+    }
+
+    /// Waits until `ready`; while the disk is full that may be never.
+    fn wait(&self, mut ready: impl FnMut(&Progress) -> bool) -> Result<(), StateError> {
+        let waits = |p: &mut Progress| !ready(p) && p.full.is_none();
+        let progress = self.moved.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
+        match &progress.full {
+            Some(why) if !ready(&progress) => Err(still_full(&self.path, why)),
+            _ => self.check(),
+        }
+    }
+}
+
+/// What the thread does.
+struct Thread {
+    shared: Arc<Shared>,
+    /// Entries for which the disk had no room, in their order.
+    stuck: VecDeque<Entries>,
+}
+
+impl Thread {
+    fn run(&mut self, todo: &Receiver<Job>) {
+        loop {
+            let job = match self.stuck.is_empty() {
+                true => todo.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => todo.recv_timeout(PAUSE),
+            };
+            self.write_stuck();
+            match job {
+                Ok(job) => self.take(job),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn take(&mut self, job: Job) {
+        match job {
+            Job::Entries(entries) => {
+                self.stuck.push_back(entries);
+                if self.stuck.len() == 1 {
+                    self.write_stuck();
+                }
+            }
+            Job::Barrier(barrier) => {
+                let full = self.shared.lock().full.as_ref().map(|why| still_full(&self.shared.path, why));
+                barrier(full.or_else(|| self.shared.check().err()));
+                self.shared.lock().barriers_done += 1;
+            }
+            Job::Other(other) => other(),
+        }
+        self.shared.moved.notify_all();
+    }
+
+    fn write_stuck(&mut self) {
+        while let Some(entries) = self.stuck.front_mut() {
+            // after a failure the database lacks entries: a checkpoint of it must not succeed
+            let closed = self.shared.lock().closed;
+            let written = if self.shared.failed.get().is_none() { entries() } else { Ok(()) };
+            if let Err(error) = written {
+                if let Some(why) = full_disk(&error)
+                    && !closed
+                {
+                    self.shared.lock().full = Some(why.into());
+                    self.shared.moved.notify_all();
+                    return;
+                }
+                let _ = self.shared.failed.set(error.to_string());
+            }
+            self.stuck.pop_front();
+            let mut progress = self.shared.lock();
+            progress.done += 1;
+            progress.full = None;
+            drop(progress);
+            self.shared.moved.notify_all();
+        }
     }
 }
 
@@ -38,7 +154,6 @@ impl Shared {
 pub(crate) struct Writer {
     jobs: Sender<Job>,
     shared: Arc<Shared>,
-    path: String,
 }
 
 impl fmt::Debug for Writer {
@@ -51,126 +166,106 @@ impl Writer {
     /// Starts the thread; it ends with the last handle. `path` is for errors.
     pub fn start(path: String) -> Result<Self, StateError> {
         let (jobs, todo) = channel::<Job>();
-        let shared = Arc::new(Shared::default());
-        let of_thread = shared.clone();
-        let run = move || {
-            for job in todo {
-                // after a failure the database lacks entries: a checkpoint of it must not succeed
-                if of_thread.failed.get().is_none()
-                    && let Err(error) = job()
-                {
-                    let _ = of_thread.failed.set(error.to_string());
-                }
-                of_thread.lock().done += 1;
-                of_thread.moved.notify_all();
-            }
-        };
+        let shared = Arc::new(Shared { path, ..Shared::default() });
+        let mut of_thread = Thread { shared: shared.clone(), stuck: VecDeque::new() };
+        let run = move || of_thread.run(&todo);
         let thread = std::thread::Builder::new().name("rocksdb-writer".into()).spawn(run);
         thread.map_err(|source| StateError::Io {
             what: "starting the thread that writes to RocksDB".into(),
             source,
         })?;
-        Ok(Self { jobs, shared, path })
+        Ok(Self { jobs, shared })
     }
 
-    /// Fails if a job has failed.
-    fn check(&self) -> Result<(), StateError> {
-        match self.shared.failed.get() {
-            None => Ok(()),
-            Some(why) => Err(StateError::Database {
-                name: String::new(),
-                path: self.path.clone(),
-                what: "writing entries in the background",
-                why: why.clone(),
-                advice: "the job's restart takes the state from the last completed checkpoint",
-            }),
-        }
+    fn send(&self, job: Job) {
+        // the thread lives as long as this sender
+        let _ = self.jobs.send(job);
     }
 
-    /// Adds a job.
+    /// Adds entries to be written. The job is called again if the disk was full.
     pub fn submit(
         &self,
-        job: impl FnOnce() -> Result<(), StateError> + Send + 'static,
+        job: impl FnMut() -> Result<(), StateError> + Send + 'static,
     ) -> Result<(), StateError> {
-        self.check()?;
+        self.shared.check()?;
         self.shared.lock().given += 1;
-        // the thread lives as long as this sender
-        let _ = self.jobs.send(Box::new(job));
+        self.send(Job::Entries(Box::new(job)));
         Ok(())
     }
 
-    /// Adds a job whose result somebody waits for, and which the worker's own writes must not overtake.
+    /// Adds a job whose result somebody waits for, and which the worker's own writes must not overtake. It fails if entries
+    /// before it are not written.
     pub fn barrier<R: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<R, StateError> + Send + 'static,
     ) -> Result<Pending<R>, StateError> {
-        let pending = self.ask(job)?;
-        let mut progress = self.shared.lock();
-        progress.last_barrier = progress.given;
-        drop(progress);
-        Ok(pending)
+        self.shared.check()?;
+        let (sender, result) = channel();
+        self.shared.lock().barriers_given += 1;
+        self.send(Job::Barrier(Box::new(move |missing| {
+            // whoever asked may have given up
+            let _ = sender.send(match missing {
+                None => job(),
+                Some(why) => Err(why),
+            });
+        })));
+        Ok(Pending(result))
     }
 
-    /// Adds a job whose result somebody waits for.
-    pub fn ask<R: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> Result<R, StateError> + Send + 'static,
-    ) -> Result<Pending<R>, StateError> {
+    /// Adds a job that does not need the database, and whose result somebody waits for.
+    pub fn ask<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> Pending<R> {
         let (sender, result) = channel();
-        self.submit(move || {
-            // whoever asked may have given up, and learns of an error by himself
-            let _ = sender.send(job());
-            Ok(())
-        })?;
-        Ok(Pending { result, shared: self.shared.clone() })
+        self.send(Job::Other(Box::new(move || drop(sender.send(Ok(job()))))));
+        Pending(result)
     }
 
     /// Waits until all barriers so far are done.
     #[inline]
     pub fn wait_for_barriers(&self) {
         let progress = self.shared.lock();
-        if progress.done < progress.last_barrier {
-            drop(self.shared.moved.wait_while(progress, |p| p.done < p.last_barrier));
+        let given = progress.barriers_given;
+        if progress.barriers_done < given {
+            drop(self.shared.moved.wait_while(progress, |p| p.barriers_done < given));
         }
     }
 
-    /// Waits until all jobs so far are done.
+    /// Waits until all entries so far are written.
     pub fn wait_for_all(&self) -> Result<(), StateError> {
-        let progress = self.shared.lock();
-        let given = progress.given;
-        drop(self.shared.moved.wait_while(progress, |p| p.done < given));
-        self.check()
+        let given = self.shared.lock().given;
+        self.shared.wait(|p| p.done >= given)
     }
 
-    /// Waits until one more job is done, if there is one.
+    /// Waits until some more entries are written, if there are any to write.
     pub fn wait_for_next(&self) -> Result<(), StateError> {
-        let progress = self.shared.lock();
-        let (given, done) = (progress.given, progress.done);
-        drop(self.shared.moved.wait_while(progress, |p| p.done == done && done < given));
-        self.check()
+        let (given, done) = {
+            let progress = self.shared.lock();
+            (progress.given, progress.done)
+        };
+        self.shared.wait(|p| p.done > done || p.done >= given)
+    }
+
+    /// Nobody needs entries any more that cannot be written.
+    pub fn close(&self) {
+        self.shared.lock().closed = true;
     }
 }
 
 /// What a barrier's job will give.
 #[derive(Debug)]
-pub(crate) struct Pending<R> {
-    result: Receiver<Result<R, StateError>>,
-    shared: Arc<Shared>,
-}
+pub(crate) struct Pending<R>(Receiver<Result<R, StateError>>);
 
 impl<R> Pending<R> {
     /// The result, if it is there.
     pub fn now(&self) -> Option<Result<R, StateError>> {
-        self.result.try_recv().ok()
+        self.0.try_recv().ok()
     }
 
     /// Waits for it.
     pub fn wait(&self) -> Result<R, StateError> {
-        self.result.recv().unwrap_or_else(|_| {
-            let why = self.shared.failed.get().cloned();
+        self.0.recv().unwrap_or_else(|_| {
             Err(StateError::Io {
                 what: "writing entries to RocksDB before a checkpoint".into(),
-                source: std::io::Error::other(why.unwrap_or_else(|| "the backend was closed".into())),
+                source: std::io::Error::other("the backend was closed"),
             })
         })
     }
@@ -178,6 +273,8 @@ impl<R> Pending<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     fn failure() -> StateError {
@@ -218,5 +315,38 @@ mod tests {
         assert!(writer.wait_for_all().is_err());
         assert!(writer.submit(|| Ok(())).is_err());
         Ok(())
+    }
+
+    #[test]
+    fn while_the_disk_is_full_checkpoints_fail_and_entries_are_kept_and_written_in_order_later()
+    -> Result<(), StateError> {
+        let (writer, log) = (Writer::start("db".into())?, Arc::new(Mutex::new(Vec::new())));
+        let full = Arc::new(AtomicBool::new(true));
+        let write = |n: u32| {
+            let (log, full) = (log.clone(), full.clone());
+            move || match full.load(Ordering::Relaxed) {
+                true => Err(super::super::error::disk(
+                    "db".as_ref(),
+                    "writing",
+                    &std::io::Error::from_raw_os_error(28),
+                )),
+                false => {
+                    log.lock().unwrap_or_else(PoisonError::into_inner).push(n);
+                    Ok(())
+                }
+            }
+        };
+        writer.submit(write(1))?;
+        writer.submit(write(2))?;
+        let Err(error) = writer.barrier(|| Ok(()))?.wait() else { panic!("entries are missing") };
+        assert!(error.to_string().contains("No space left"), "{error}");
+        writer.wait_for_barriers();
+        assert!(writer.wait_for_next().is_err() && writer.wait_for_all().is_err(), "nobody waits for ever");
+        assert_eq!(writer.ask(|| 7).wait()?, 7);
+        full.store(false, Ordering::Relaxed);
+        writer.submit(write(3))?;
+        writer.barrier(|| Ok(()))?.wait()?;
+        assert_eq!(*log.lock().unwrap_or_else(PoisonError::into_inner), [1, 2, 3]);
+        writer.wait_for_all()
     }
 }

@@ -19,6 +19,8 @@ pub struct SharedStore {
     /// Every write fails.
     pub full: AtomicBool,
     shares: bool,
+    /// Bytes written since the last look.
+    bytes: std::sync::Arc<AtomicU64>,
 }
 
 impl SharedStore {
@@ -32,6 +34,7 @@ impl SharedStore {
             uploaded: Default::default(),
             full: AtomicBool::new(false),
             shares: true,
+            bytes: Default::default(),
         }
     }
 
@@ -41,7 +44,14 @@ impl SharedStore {
         Self { shares: false, ..Self::new(root) }
     }
 
+    /// How many bytes were written, to shared files or not, since the last call.
+    #[allow(dead_code, reason = "not every test program uses it")]
+    pub fn take_bytes(&self) -> u64 {
+        self.bytes.swap(0, Ordering::Relaxed)
+    }
+
     /// How many shared files were written since the last call.
+    #[allow(dead_code, reason = "not every test program uses it")]
     pub fn take_uploads(&self) -> usize {
         std::mem::take(&mut *self.uploaded.lock().expect("no panic while it was held")).len()
     }
@@ -59,7 +69,7 @@ impl SharedStore {
         let n = self.count.fetch_add(1, Ordering::Relaxed);
         let relative = format!("{folder}/{n}-{name}");
         let file = File::create(self.root.join(&relative))?;
-        Ok(Box::new(Stream { file, relative, len: 0, crc: 0 }))
+        Ok(Box::new(Stream { file, relative, len: 0, crc: 0, bytes: self.bytes.clone() }))
     }
 }
 
@@ -105,12 +115,14 @@ struct Stream {
     relative: String,
     len: u64,
     crc: u32,
+    bytes: std::sync::Arc<AtomicU64>,
 }
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let n = self.file.write(bytes)?;
         self.len += n as u64;
+        self.bytes.fetch_add(n as u64, Ordering::Relaxed);
         self.crc = crc32c::crc32c_append(self.crc, &bytes[..n]);
         Ok(n)
     }
