@@ -16,6 +16,8 @@ use rust_rocksdb::compaction_filter::CompactionFilter;
 use rust_rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
 use rust_rocksdb::{CompactionDecision, Options};
 
+use stillstream_types::config::CompactionStyle;
+
 use super::list::RocksList;
 use super::map::RocksMap;
 use super::{RocksDbKeyedStateBackend, RocksTable};
@@ -53,7 +55,10 @@ impl Filters {
         let Some(sift) = Sift::in_rocksdb(meta) else { return };
         let (slot, query_time_after) = (self.slot(&meta.name), given.ttl_query_time_after);
         options.set_compaction_filter_factory(Factory { slot, sift, query_time_after });
-        options.set_periodic_compaction_seconds(given.ttl_periodic_compaction.as_secs());
+        if given.compaction != Some(CompactionStyle::Fifo) {
+            // with first in, first out it would delete whole files, whatever lives in them
+            options.set_periodic_compaction_seconds(given.ttl_periodic_compaction.as_secs());
+        }
     }
 }
 
@@ -63,7 +68,8 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
     fn expires<S>(&self, name: &str, rule: &Arc<Rule>, state: Rc<S>) -> Result<Rc<S>, StateError> {
         if let Some(known) = self.registered.get(name) {
             known.family.database().filters.set(name, rule);
-            if let Some(age) = rule.config.compaction().and_then(|cleanup| cleanup.periodic) {
+            let age = rule.config.compaction().and_then(|cleanup| cleanup.periodic);
+            if let Some(age) = age.filter(|_| self.tuning.options.compaction != Some(CompactionStyle::Fifo)) {
                 known.family.compact_periodically(age)?;
             }
         }
