@@ -12,6 +12,7 @@ use crate::rocksdb::RocksDbKeyedStateBackend;
 #[cfg(feature = "rocksdb")]
 use crate::rocksdb_options::RocksDbOptions;
 use crate::snapshot::{FrozenKeyedState, RestoredKeyedState};
+use crate::ttl::{ExpiredEntries, Rules, StateClock, StateTtlConfig, WithTtl};
 use crate::typed::{KeyedValue, NamespacedValue, Timers};
 use crate::{Data, Key, StateError};
 
@@ -193,6 +194,56 @@ impl<K: Key> KeyedStateBackend<K> {
         aggregate: A,
     ) -> Result<AggregatingState<A::In, A::Out>, StateError> {
         each!(self, backend => backend.aggregating(name, aggregate))
+    }
+
+    /// Makes states whose values live for a while only.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use stillstream_state::{BackendOptions, CurrentKey, Key, KeyedStateBackend, StateTtlConfig};
+    /// use stillstream_types::KeyGroups;
+    ///
+    /// let groups = KeyGroups::new(128);
+    /// let mut backend = KeyedStateBackend::<u64>::heap(BackendOptions::new(groups, groups.all()));
+    /// let day = StateTtlConfig::new(Duration::from_secs(24 * 3600));
+    /// let seen = backend.with_ttl(&day).value::<u64>("seen")?;
+    /// let ctx = CurrentKey::new(&7u64, 7u64.key_hash(groups));
+    /// seen.set(&ctx, 1)?; // gone tomorrow, unless it is set again
+    /// backend.sweep_expired(); // after each batch
+    /// assert_eq!(seen.get(&ctx)?, Some(1));
+    /// # Ok::<(), stillstream_state::StateError>(())
+    /// ```
+    pub fn with_ttl<'a>(&'a mut self, ttl: &'a StateTtlConfig) -> WithTtl<'a, K> {
+        WithTtl::new(self, ttl)
+    }
+
+    /// Sets the clock by which state expires. Before any state with a time to live is registered; until then it is the
+    /// machine's.
+    pub fn set_clock(&mut self, clock: StateClock) {
+        self.ttl_mut().clock = clock;
+    }
+
+    pub(crate) fn ttl(&self) -> &Rules {
+        each!(self, backend => &backend.ttl)
+    }
+
+    pub(crate) fn ttl_mut(&mut self) -> &mut Rules {
+        each!(self, backend => &mut backend.ttl)
+    }
+
+    /// Lets the sweeps of states with a time to live go on: to be called after each batch. How much they do depends on the accesses
+    /// since the last call. State in RocksDB needs none: compactions remove what has expired.
+    pub fn sweep_expired(&self) {
+        match self {
+            Self::Heap(backend) => backend.sweep_expired(),
+            #[cfg(feature = "rocksdb")]
+            Self::RocksDb(_) => {}
+        }
+    }
+
+    /// What was removed so far because it had expired, for each state with a time to live.
+    pub fn expired_entries(&self) -> impl Iterator<Item = (&str, ExpiredEntries)> {
+        self.ttl().expired()
     }
 
     /// The same state as [`value`](Self::value), for callers that know the key's type.

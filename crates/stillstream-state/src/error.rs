@@ -138,6 +138,14 @@ pub enum StateError {
         /// The most that is possible, in bytes.
         limit: u64,
     },
+    /// A time to live that cannot be.
+    #[error("state `{name}` cannot have this time to live: {why}")]
+    Ttl {
+        /// The state's name.
+        name: String,
+        /// What is wrong, and what can be set.
+        why: String,
+    },
     /// One value could not be read back.
     #[error("state `{name}` cannot be read: {source}")]
     Decode {
@@ -222,7 +230,7 @@ impl StateError {
             | Self::InUse { .. }
             | Self::TooLarge { .. }
             | Self::EntryTooLarge { .. } => ErrorKind::State,
-            Self::Setting { .. } | Self::OtherBackend { .. } => ErrorKind::Plan,
+            Self::Setting { .. } | Self::Ttl { .. } | Self::OtherBackend { .. } => ErrorKind::Plan,
             // also damage: the files are only copies of what a checkpoint holds, and a restart makes new ones
             Self::Io { .. } | Self::Database { .. } => ErrorKind::Storage,
         }

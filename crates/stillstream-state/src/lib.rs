@@ -9,6 +9,7 @@
 //! | [`heap`] | the backend in memory |
 //! | `rocksdb` | the backend on the local disk, with the cargo feature `rocksdb` |
 //! | [`table`] | the hash table with page-wise copy-on-write under the heap backend |
+//! | [`ttl`] | state with a time to live |
 //! | [`operator`] | [`OperatorStateBackend`]: state that belongs to a subtask, not to a key |
 //! | [`snapshot`] | writing, reading and inspecting keyed snapshots |
 
@@ -31,6 +32,7 @@ pub mod rocksdb;
 mod rocksdb_options;
 pub mod snapshot;
 pub mod table;
+pub mod ttl;
 pub mod typed;
 #[cfg(any(test, feature = "rocksdb"))]
 mod write_back;
@@ -55,4 +57,5 @@ pub use operator::{
 pub use rocksdb_options::{Compression, LocalRecovery, MemoryBudget, RocksDbOptions};
 pub use snapshot::{FrozenKeyedState, RestoredKeyedState};
 pub use stillstream_derive::Data;
+pub use ttl::{ExpiredEntries, StateClock, StateTtlConfig, TtlUpdateType, TtlVisibility, WithTtl};
 pub use typed::{KeyedValue, NamespaceWalk, NamespacedValue, Timers};

@@ -4,6 +4,7 @@
 //! that was built without it (and refused with a message that names the feature).
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use stillstream_types::config::{
     CompactionStyle, ConfigOption, ConfigValue, Configuration, InfoLogLevel, PredefinedOptions, options as o,
@@ -125,6 +126,10 @@ pub struct RocksDbOptions {
     pub compact_after_rescale: bool,
     /// Timers of each key group that are held in memory.
     pub timer_cache: usize,
+    /// The compaction filter of state with a time to live asks for the time after so many entries.
+    pub ttl_query_time_after: u64,
+    /// Files of state with a time to live that are older than this are compacted; zero: never.
+    pub ttl_periodic_compaction: Duration,
     /// Keeps the last completed checkpoint on the local disk too.
     pub local_recovery: Option<LocalRecovery>,
     /// Tells this backend from all others that write for the same job: file names are unique within one.
@@ -165,6 +170,8 @@ impl RocksDbOptions {
             delete_files_in_range: false,
             compact_after_rescale: false,
             timer_cache: 128,
+            ttl_query_time_after: 1000,
+            ttl_periodic_compaction: Duration::from_secs(30 * 24 * 3600),
             local_recovery: None,
             instance: 0,
             max_value_bytes: i32::MAX as u64,
@@ -248,6 +255,8 @@ impl RocksDbOptions {
             delete_files_in_range: config.get(o::ROCKSDB_DELETE_FILES_IN_RANGE),
             compact_after_rescale: config.get(o::ROCKSDB_COMPACT_AFTER_RESCALE),
             timer_cache: natural(config.get(o::ROCKSDB_TIMER_CACHE)) as usize,
+            ttl_query_time_after: config.get(o::ROCKSDB_TTL_QUERY_TIME_AFTER).try_into().unwrap_or(1),
+            ttl_periodic_compaction: config.get(o::ROCKSDB_TTL_PERIODIC_COMPACTION),
             local_recovery: config.get(o::LOCAL_BACKUP).then(|| LocalRecovery {
                 dir: match config.get(o::LOCAL_BACKUP_DIRS).and_then(|dirs| dirs.into_iter().next()) {
                     Some(dir) => PathBuf::from(dir),

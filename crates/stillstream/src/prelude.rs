@@ -8,7 +8,7 @@ pub use stillstream_connectors::{
 pub use stillstream_runtime::job::{JobClient, JobResult};
 pub use stillstream_state::{
     Aggregate, AggregatingState, BroadcastState, Data, ListState, MapState, OperatorListState, ReducingState,
-    ValueState,
+    StateTtlConfig, TtlUpdateType, TtlVisibility, ValueState,
 };
 pub use stillstream_types::config::{CheckpointingMode, ExternalizedCheckpointRetention, ProgressMode};
 pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
@@ -16,7 +16,7 @@ pub use stillstream_types::{Error, ErrorKind, Result, ResultExt, Timestamp};
 
 pub use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
-    KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
+    ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
 };
 pub use crate::watermark::WatermarkStrategy;
 pub use crate::window::{ProcessWindow, Session, Sliding, TimeWindow, Tumbling};

@@ -177,3 +177,71 @@ fn a_second_job_on_the_same_checkpoints_is_refused_with_the_pid_of_the_first() {
     third.cancel();
     assert_eq!(third.wait().unwrap_err().kind(), ErrorKind::Cancelled);
 }
+
+/// Passes on the first of equal numbers within the time to live.
+struct Distinct {
+    seen: ValueState<()>,
+}
+
+impl KeyedProcess for Distinct {
+    type Key = u64;
+    type In = u64;
+    type Out = u64;
+
+    fn open(states: &mut States<Self>) -> Result<Self> {
+        Ok(Self { seen: states.with_ttl(&StateTtlConfig::new(millis(20))).value("seen")? })
+    }
+
+    fn process(&mut self, n: u64, ctx: &mut Context<Self>) -> Result<()> {
+        if self.seen.get(ctx)?.is_none() {
+            self.seen.set(ctx, ())?;
+            ctx.emit(n);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_job_counts_the_state_that_has_expired() {
+    let env = StreamExecutionEnvironment::new();
+    let out = env
+        .from_source("numbers", Generator::new(20_000, |n| n))
+        .uid("numbers")
+        .map(|n| {
+            if n % 2_000 == 0 {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            n
+        })
+        .key_by(|n| *n)
+        .process::<Distinct>()
+        .name("distinct")
+        .uid("distinct")
+        .collect();
+    let result = env.execute("distinct").unwrap();
+    assert_eq!(out.sorted(), (0..20_000).collect::<Vec<_>>());
+    // no number comes again: all of it is the sweep's work
+    let expired = result.counters.get("distinct.seen.expired").copied();
+    assert!(expired.is_some_and(|n| (1_000..20_000).contains(&n)), "{expired:?}");
+}
+
+#[test]
+fn a_time_to_live_that_makes_no_sense_ends_the_job_with_the_states_name() {
+    struct Wrong;
+    impl KeyedProcess for Wrong {
+        type Key = u64;
+        type In = u64;
+        type Out = u64;
+        fn open(states: &mut States<Self>) -> Result<Self> {
+            states.with_ttl(&StateTtlConfig::new(Duration::ZERO)).list::<u64>("recent")?;
+            Ok(Self)
+        }
+        fn process(&mut self, _: u64, _: &mut Context<Self>) -> Result<()> {
+            Ok(())
+        }
+    }
+    let env = StreamExecutionEnvironment::new();
+    env.from_collection(0..3u64).uid("in").key_by(|n| *n).process::<Wrong>().uid("wrong").discard();
+    let text = env.execute("wrong").unwrap_err().to_string();
+    assert!(text.contains("state `recent`") && text.contains("millisecond"), "{text}");
+}

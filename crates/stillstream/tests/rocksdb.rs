@@ -155,3 +155,57 @@ fn records_and_keys_that_own_memory_are_counted_as_any_other() {
     let counted: u64 = windows.sorted().into_iter().map(|(_, count): (String, u64)| count).sum();
     assert_eq!(counted, 12_000);
 }
+
+/// Passes on the first number of each key within an hour.
+#[cfg(feature = "rocksdb")]
+struct First {
+    seen: MapState<u8, u64>,
+}
+
+#[cfg(feature = "rocksdb")]
+impl KeyedProcess for First {
+    type Key = u64;
+    type In = u64;
+    type Out = u64;
+
+    fn open(states: &mut States<Self>) -> Result<Self> {
+        Ok(Self { seen: states.with_ttl(&StateTtlConfig::new(hours(1))).map("seen")? })
+    }
+
+    fn process(&mut self, n: u64, ctx: &mut Context<Self>) -> Result<()> {
+        if !self.seen.contains(ctx, &0)? {
+            self.seen.put(ctx, 0, n)?;
+            ctx.emit(n);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn state_with_a_time_to_live_goes_on_from_a_checkpoint_at_another_parallelism() {
+    let (dir, out) = (tempfile::tempdir().unwrap(), Collect::<u64>::new());
+    let run = |parallelism, fail_at: Option<u64>| {
+        let mut env = environment(dir.path(), true);
+        env.set_parallelism(parallelism);
+        env.from_source("numbers", Generator::new(COUNT, |n| n).records_per_second(60_000.0))
+            .uid("numbers")
+            .try_map(move |n| match fail_at == Some(n) {
+                true => Err(Error::msg("told to")),
+                false => Ok(n),
+            })
+            .key_by(|n| n % KEYS)
+            .process::<First>()
+            .uid("first")
+            .sink_to("out", out.clone())
+            .uid("out");
+        env.execute("first")
+    };
+    run(2, Some(15_000)).unwrap_err();
+    let result = run(3, None).unwrap();
+    assert!(result.resumed_from.is_some() && result.records_in < COUNT, "{result}");
+    // whichever subtask came first, one of each key
+    let mut keys: Vec<u64> = out.sorted().into_iter().map(|n| n % KEYS).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, (0..KEYS).collect::<Vec<_>>());
+}

@@ -14,11 +14,13 @@ mod kinds;
 mod namespaces;
 mod refusals;
 mod snapshots;
+mod ttl;
 
 pub use kinds::*;
 pub use namespaces::*;
 pub use refusals::*;
 pub use snapshots::*;
+pub use ttl::*;
 
 use stillstream_types::{KeyGroupRange, KeyGroups, KeyedStateHandle};
 
@@ -62,6 +64,15 @@ macro_rules! keyed_backend_conformance {
                 every_damaged_byte_is_refused,
                 damage_in_a_key_group_of_another_subtask_is_not_read,
                 a_state_above_the_limit_is_refused_with_its_size,
+                a_value_is_gone_when_its_time_to_live_has_passed_since_the_last_write,
+                reads_prolong_life_where_they_count_as_touches,
+                an_expired_value_is_seen_once_more_if_that_is_asked_for,
+                items_of_lists_and_entries_of_maps_expire_for_themselves,
+                folds_start_anew_when_nothing_was_added_for_the_time_to_live,
+                a_full_snapshot_leaves_out_what_has_expired,
+                the_time_of_the_last_touch_survives_restores_and_a_new_time_to_live_applies,
+                a_time_to_live_can_be_switched_on_and_off_between_runs,
+                a_time_to_live_that_makes_no_sense_is_refused,
             );
         }
     };

@@ -30,7 +30,7 @@ impl Schema {
     /// Whether values written as `stored` can be read as `self`.
     ///
     /// Fields of structs may be added (if their type has a `Default`), dropped and moved; variants of enums may be added
-    /// and moved. Types of fields, and names of structs and enums, may not change.
+    /// and moved. Types of fields, and names of structs and enums, may not change. A time to live may be switched on and off.
     ///
     /// ```
     /// use stillstream_state::{Compatibility, Data};
@@ -41,7 +41,7 @@ impl Schema {
     /// );
     /// ```
     pub fn compatible_with(&self, stored: &Schema) -> Compatibility {
-        use Compatibility::{AsIs, Incompatible};
+        use Compatibility::{AfterMigration, AsIs, Incompatible};
         match (self, stored) {
             (Self::Primitive(new), Self::Primitive(old)) | (Self::Opaque(new), Self::Opaque(old))
                 if new == old =>
@@ -54,9 +54,12 @@ impl Schema {
             (Self::Enum { name, variants }, Self::Enum { name: old_name, variants: old_variants }) => {
                 same_name("enum", name, old_name).and(|| compare_variants(name, variants, old_variants))
             }
-            (Self::Option(new), Self::Option(old)) | (Self::List(new), Self::List(old)) => {
-                new.compatible_with(old)
-            }
+            (Self::Option(new), Self::Option(old))
+            | (Self::List(new), Self::List(old))
+            | (Self::Expiring(new), Self::Expiring(old)) => new.compatible_with(old),
+            // a time to live was switched on or off
+            (Self::Expiring(new), old) => AfterMigration.and(|| new.compatible_with(old)),
+            (new, Self::Expiring(old)) => AfterMigration.and(|| new.compatible_with(old)),
             (Self::Array(new, n), Self::Array(old, m)) if n == m => new.compatible_with(old),
             (Self::Map(key, value), Self::Map(old_key, old_value)) => match key.compatible_with(old_key) {
                 AsIs => value.compatible_with(old_value),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 
-use super::{Data, DecodeError, KeyHasher, Schema};
+use super::{Data, DecodeError, KeyHasher, Schema, decode_stored};
 
 /// Reads `n` items; a damaged `n` reserves no more memory than the input has bytes.
 pub(super) fn read_items<T: Clone>(
@@ -89,7 +89,7 @@ impl<T: Data> Data for Vec<T> {
     fn decode_evolved(stored: &Schema, input: &mut &[u8]) -> Result<Self, DecodeError> {
         let Schema::List(stored) = stored else { return Err(DecodeError::other_form("list", stored)) };
         let n = u32::decode(input)? as usize;
-        read_items(n, input, |input| T::decode_evolved(stored, input))
+        read_items(n, input, |input| decode_stored(stored, input))
     }
     fn hash_key(&self, hasher: &mut KeyHasher) {
         T::hash_slice(self, hasher);

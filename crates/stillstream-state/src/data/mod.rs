@@ -70,6 +70,10 @@ pub trait Data: Clone + Send + Sync + 'static {
     #[doc(hidden)]
     const DEPTH: usize = 1;
 
+    /// Whether the type is the form of state with a time to live, and reads [`Schema::Expiring`] itself.
+    #[doc(hidden)]
+    const EXPIRING: bool = false;
+
     /// Appends the binary form.
     fn encode(&self, out: &mut Vec<u8>);
 
@@ -110,6 +114,21 @@ pub trait Data: Clone + Send + Sync + 'static {
     /// Reads `n` values.
     fn decode_vec(n: usize, input: &mut &[u8]) -> Result<Vec<Self>, DecodeError> {
         container::read_items(n, input, Self::decode)
+    }
+}
+
+/// Bytes in front of a value of state with a time to live.
+pub(crate) const STAMP_BYTES: usize = 8;
+
+/// [`Data::decode_evolved`] for what lies in state as a whole, as an item of a list or as a value of a map: the stored form may
+/// have a time to live that the program's has not.
+pub(crate) fn decode_stored<V: Data>(stored: &Schema, input: &mut &[u8]) -> Result<V, DecodeError> {
+    match stored {
+        Schema::Expiring(inner) if !V::EXPIRING => {
+            i64::decode(input)?;
+            V::decode_evolved(inner, input)
+        }
+        stored => V::decode_evolved(stored, input),
     }
 }
 

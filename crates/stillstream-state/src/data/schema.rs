@@ -44,6 +44,8 @@ pub enum Schema {
     /// A foreign type's own form (a `serde` adapter), a `u32` length and bytes: only the name is known, so it can't
     /// evolve.
     Opaque(String),
+    /// A value of state with a time to live: when it was last touched, milliseconds since 1970 as `i64`, then the value.
+    Expiring(Box<Schema>),
 }
 
 /// A field of a struct or variant.
@@ -85,6 +87,7 @@ impl fmt::Display for Schema {
                 f.write_str(if parts.len() == 1 { ",)" } else { ")" })
             }
             Self::Opaque(name) => write!(f, "opaque {name}"),
+            Self::Expiring(inner) => write!(f, "expiring<{inner}>"),
         }
     }
 }

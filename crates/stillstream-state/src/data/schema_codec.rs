@@ -86,6 +86,10 @@ fn write(schema: &Schema, out: &mut Vec<u8>) {
             write(inner, out);
             n.encode(out);
         }
+        Schema::Expiring(inner) => {
+            out.push(9);
+            write(inner, out);
+        }
     }
 }
 
@@ -127,6 +131,7 @@ fn read(input: &mut &[u8], depth: usize) -> Result<Schema, DecodeError> {
         }
         7 => Schema::Opaque(String::decode(input)?),
         8 => Schema::Array(inner(input)?, u32::decode(input)?),
+        9 => Schema::Expiring(inner(input)?),
         tag => {
             return Err(DecodeError::Invalid { what: "schema", why: format!("{tag} is no kind of type") });
         }

@@ -1,6 +1,6 @@
 //! Passing over a value by its schema alone: a dropped field is still in the bytes.
 
-use super::{Data, DecodeError, Field, Schema};
+use super::{Data, DecodeError, Field, STAMP_BYTES, Schema};
 
 impl Schema {
     /// Whether [`skip`](Self::skip) knows the form of all its parts.
@@ -11,7 +11,9 @@ impl Schema {
             Self::Enum { variants, .. } => {
                 variants.iter().flat_map(|(_, fields)| fields).all(|field| field.schema.can_skip())
             }
-            Self::Option(inner) | Self::List(inner) | Self::Array(inner, _) => inner.can_skip(),
+            Self::Option(inner) | Self::List(inner) | Self::Array(inner, _) | Self::Expiring(inner) => {
+                inner.can_skip()
+            }
             Self::Map(key, value) => key.can_skip() && value.can_skip(),
             Self::Tuple(parts) => parts.iter().all(Self::can_skip),
             Self::Opaque(_) => true,
@@ -51,6 +53,10 @@ impl Schema {
                 Ok(())
             }
             Self::Tuple(parts) => parts.iter().try_for_each(|part| part.skip(input)),
+            Self::Expiring(inner) => {
+                skip_bytes(STAMP_BYTES, input)?;
+                inner.skip(input)
+            }
             Self::Opaque(_) => {
                 let len = u32::decode(input)?;
                 skip_bytes(len as usize, input)

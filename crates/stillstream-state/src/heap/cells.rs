@@ -8,9 +8,9 @@ use super::chain::Freezing;
 use super::frozen_run::FrozenCells;
 use super::plain::PlainTable;
 use crate::backend::BackendOptions;
-use crate::data::{DecodeError, Schema};
+use crate::data::{DecodeError, Schema, decode_stored};
 use crate::snapshot::FrozenRun;
-use crate::table::{Epoch, FrozenTable, KeyAt, Table};
+use crate::table::{Epoch, Fate, FrozenTable, KeyAt, Table};
 use crate::{Data, Key};
 
 /// Asynchronous snapshots freeze a copy-on-write table; synchronous ones encode a plain map on the spot.
@@ -85,6 +85,17 @@ impl<K: Key, V: Data> Cells<K, V> {
 
     pub fn for_each(&self, f: impl FnMut(&K, &V)) {
         both!(self, table => table.for_each(f))
+    }
+
+    /// See [`Table::sweep`].
+    pub fn sweep(
+        &mut self,
+        at: &mut u64,
+        most: usize,
+        look: impl FnMut(&K, &V) -> Fate,
+        change: impl FnMut(&mut V),
+    ) {
+        both!(self, table => table.sweep(at, most, look, change));
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -195,7 +206,7 @@ pub(crate) fn read_entry<K: Key, V: Data>(
     let hash = hash_in(&key, group, groups)?;
     let value = match migrate {
         None => V::decode(input)?,
-        Some(stored) => V::decode_evolved(stored, input)?,
+        Some(stored) => decode_stored(stored, input)?,
     };
     Ok((hash, key, value))
 }

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{CheckpointId, KeyHash, KeyedSnapshot, KeyedStateHandle};
@@ -34,9 +35,10 @@ use crate::kinds::{
 };
 use crate::meta::StateMeta;
 use crate::snapshot::{
-    ChainMeta, Chunk, DeltaHeader, DeltaState, FrozenKeyedState, Header, RestoredKeyedState, Run,
+    ChainMeta, Chunk, DeltaHeader, DeltaState, FrozenKeyedState, Header, RestoredKeyedState, Run, SiftedRun,
 };
 use crate::table::AHEAD;
+use crate::ttl::{Expire, Rule, Rules, Sweep, Sweeper, stamping_at};
 use crate::typed::{KeyedValue, NamespacedValue, Timers};
 use chain::{Chain, Freezing, can_chain};
 
@@ -68,6 +70,9 @@ pub struct HeapKeyedStateBackend<K> {
     restored: RestoredKeyedState,
     /// Only with incremental checkpoints.
     chain: Option<Chain>,
+    pub(crate) ttl: Rules,
+    /// States with a time to live, by name.
+    sweepers: BTreeMap<String, Box<dyn Sweep>>,
     key: PhantomData<fn(K)>,
 }
 
@@ -89,6 +94,8 @@ impl<K: Key> HeapKeyedStateBackend<K> {
             restored: RestoredKeyedState::default(),
             // plain maps do not know what changed
             chain: (options.incremental && options.asynchronous).then(Chain::new),
+            ttl: Rules::default(),
+            sweepers: BTreeMap::new(),
             key: PhantomData,
         }
     }
@@ -116,9 +123,11 @@ impl<K: Key> HeapKeyedStateBackend<K> {
         }
         let state = Rc::new(make(&meta.name, &self.options));
         if let Some(parts) = self.restored.states.get(&meta.name) {
-            for part in parts {
-                part.load(&meta, |chunk, migrate| state.load(chunk, migrate))?;
-            }
+            stamping_at(self.ttl.clock.now_ms(), || {
+                parts
+                    .iter()
+                    .try_for_each(|part| part.load(&meta, |chunk, migrate| state.load(chunk, migrate)))
+            })?;
             if let Some(chain) = &mut self.chain {
                 match chain.restored_serial() {
                     // what the chain's files hold has another form now
@@ -138,9 +147,32 @@ impl<K: Key> HeapKeyedStateBackend<K> {
         Ok(state)
     }
 
-    fn table<V: Data>(&mut self, name: &str, kind: StateKind) -> Result<Rc<KeyedTable<K, V>>, StateError> {
+    pub(crate) fn table<V: Data>(
+        &mut self,
+        name: &str,
+        kind: StateKind,
+    ) -> Result<Rc<KeyedTable<K, V>>, StateError> {
         let meta = StateMeta { name: name.into(), kind, namespace: <()>::schema(), value: V::schema() };
         self.register(meta, KeyedTable::new)
+    }
+
+    /// The table of a state with a time to live.
+    pub(crate) fn expiring<V: Expire>(
+        &mut self,
+        name: &str,
+        kind: StateKind,
+        rule: &Arc<Rule>,
+    ) -> Result<Rc<KeyedTable<K, V>>, StateError> {
+        let table = self.table::<V>(name, kind)?;
+        if !self.sweepers.contains_key(name) {
+            self.sweepers.insert(name.into(), Box::new(Sweeper::new(table.clone(), rule.clone())));
+        }
+        Ok(table)
+    }
+
+    /// See [`KeyedStateBackend::sweep_expired`](crate::KeyedStateBackend::sweep_expired).
+    pub(crate) fn sweep_expired(&self) {
+        self.sweepers.values().for_each(|sweeper| sweeper.sweep());
     }
 
     /// See [`KeyedStateBackend::value`](crate::KeyedStateBackend::value).
@@ -299,7 +331,17 @@ impl<K: Key> HeapKeyedStateBackend<K> {
         };
         let mut runs = Vec::new();
         for known in self.registered.values() {
+            let first = runs.len();
             known.state.freeze(header.states.len() as u16, how, &mut runs)?;
+            let rule = self.ttl.get(&known.meta.name).filter(|rule| rule.config.leaves_out_of_snapshots());
+            // what changed is told from digests of all that a table holds
+            if let (Some(rule), Freezing::Canonical) = (rule, &how) {
+                let cutoff = rule.cutoff();
+                let sift = |entries| SiftedRun::wrap(entries, K::schema(), &known.meta, cutoff);
+                let new = runs.drain(first..).map(|run| Run { entries: sift(run.entries), ..run });
+                let new: Vec<Run> = new.collect();
+                runs.extend(new);
+            }
             header.states.push(known.meta.clone());
         }
         for part in self.restored.states.values_mut().flatten() {
@@ -334,11 +376,10 @@ impl<K: Key> HeapKeyedStateBackend<K> {
         self.chain.iter_mut().for_each(Chain::break_off);
         for (name, parts) in restored.states {
             match self.registered.get(&name) {
-                Some(known) => {
-                    for part in &parts {
-                        part.load(&known.meta, |chunk, migrate| known.state.load(chunk, migrate))?;
-                    }
-                }
+                Some(known) => stamping_at(self.ttl.clock.now_ms(), || {
+                    let load = |chunk: &_, migrate: Option<&_>| known.state.load(chunk, migrate);
+                    parts.iter().try_for_each(|part| part.load(&known.meta, load))
+                })?,
                 None => self.restored.states.entry(name).or_default().extend(parts),
             }
         }

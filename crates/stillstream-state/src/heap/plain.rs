@@ -7,6 +7,7 @@ use hashbrown::hash_table::Entry;
 use stillstream_types::{KeyGroup, KeyGroupRange, KeyHash};
 
 use crate::snapshot::{FrozenRun, RunWriter, Weights};
+use crate::table::Fate;
 use crate::{Data, Key};
 
 /// Key to value.
@@ -57,6 +58,45 @@ impl<K: Key, V: Data> PlainTable<K, V> {
 
     pub fn for_each(&self, mut f: impl FnMut(&K, &V)) {
         self.0.iter().for_each(|(_, key, value)| f(key, value));
+    }
+
+    /// As [`Table::sweep`](crate::table::Table::sweep), by buckets of the map. When it grows the cursor loses its meaning: some
+    /// entries are looked at in the next round only.
+    pub fn sweep(
+        &mut self,
+        at: &mut u64,
+        most: usize,
+        mut look: impl FnMut(&K, &V) -> Fate,
+        mut change: impl FnMut(&mut V),
+    ) {
+        let (buckets, mut index, mut seen) = (self.0.num_buckets(), *at as usize, 0);
+        // a map has up to some four buckets for each entry, and an empty one costs little
+        let last = index.saturating_add(most.saturating_mul(4)).min(buckets);
+        while index < last && seen < most {
+            let fate = self.0.get_bucket(index).map(|(_, key, value)| look(key, value));
+            seen += usize::from(fate.is_some());
+            match fate {
+                None | Some(Fate::Stays) => {}
+                Some(Fate::Changes) => {
+                    if let Some((_, _, value)) = self.0.get_bucket_mut(index) {
+                        change(value);
+                    }
+                }
+                Some(Fate::Goes) => {
+                    if let Ok(entry) = self.0.get_bucket_entry(index) {
+                        entry.remove();
+                    }
+                }
+            }
+            index += 1;
+        }
+        *at = index as u64;
+        if index >= buckets {
+            *at = 0;
+            if self.0.len() < self.0.capacity() / 4 {
+                self.0.shrink_to(self.0.len() * 2, |entry| spread(entry.0));
+            }
+        }
     }
 
     pub fn memory_bytes(&self) -> usize {

@@ -4,7 +4,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use stillstream_types::KeyGroups;
 
-use crate::data::{Data, DecodeError, Key, Schema};
+use crate::data::{Data, DecodeError, Key, Schema, decode_stored};
 
 /// A hash map that needs no more of its keys than that they are [`Key`]s. The hash is fixed, so equal runs are equal.
 #[derive(Clone, Debug)]
@@ -42,6 +42,11 @@ impl<MK: Key, MV> MapEntries<MK, MV> {
         if let Ok(entry) = self.0.find_entry(hash(map_key), |(k, _)| k == map_key) {
             entry.remove();
         }
+    }
+
+    /// Removes the entries for which `keep` is false.
+    pub fn retain(&mut self, mut keep: impl FnMut(&MV) -> bool) {
+        self.0.retain(|(_, value)| keep(value));
     }
 
     /// All entries.
@@ -89,7 +94,7 @@ impl<MK: Key, MV: Data> Data for MapEntries<MK, MV> {
         };
         let mut entries = Self::default();
         for _ in 0..u32::decode(input)? {
-            entries.insert(MK::decode(input)?, MV::decode_evolved(stored_value, input)?);
+            entries.insert(MK::decode(input)?, decode_stored(stored_value, input)?);
         }
         Ok(entries)
     }

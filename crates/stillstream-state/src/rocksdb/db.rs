@@ -6,19 +6,22 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rust_rocksdb::checkpoint::Checkpoint;
 use rust_rocksdb::{
     BottommostLevelCompaction, BoundColumnFamily, ColumnFamilyDescriptor, CompactOptions, DBPinnableSlice,
     DBRawIteratorWithThreadMode, DBWithThreadMode, Error, FlushOptions, IngestExternalFileOptions,
-    MultiThreaded, ReadOptions, SnapshotWithThreadMode, SstFileWriter, WriteBatch, WriteOptions,
+    MultiThreaded, Options, ReadOptions, SnapshotWithThreadMode, SstFileWriter, WriteBatch, WriteOptions,
 };
 
 use super::directory::WorkDir;
 use super::error::{database, disk};
+use super::expiry::Filters;
 use super::tuning::Tuning;
 use super::writer::Writer;
 use crate::StateError;
+use crate::meta::StateMeta;
 
 type Rocks = DBWithThreadMode<MultiThreaded>;
 
@@ -28,6 +31,8 @@ pub(crate) struct Database {
     path: PathBuf,
     write: WriteOptions,
     pub tuning: Tuning,
+    /// What compactions leave out.
+    pub filters: Filters,
     /// Bytes written since somebody looked at what write buffers take.
     unchecked: AtomicUsize,
     /// Writes in the background; ends when the database is closed.
@@ -51,6 +56,13 @@ pub(crate) fn family_name(state: &str) -> String {
     format!("state:{state}")
 }
 
+/// The options of a state's column family.
+fn options_of(state: &StateMeta, tuning: &Tuning, filters: &Filters) -> Options {
+    let mut options = tuning.family_options();
+    filters.apply(state, &tuning.options, &mut options);
+    options
+}
+
 /// What write buffers take is looked at after so many bytes. 256 KiB.
 const CHECKED_BYTES: usize = 256 << 10;
 
@@ -66,7 +78,7 @@ impl Database {
     pub fn open(
         dir: Arc<WorkDir>,
         folder: &str,
-        states: &[&str],
+        states: &[StateMeta],
         tuning: Tuning,
     ) -> Result<Self, StateError> {
         Self::open_with(dir, folder, states, tuning, false)
@@ -75,29 +87,38 @@ impl Database {
     fn open_with(
         dir: Arc<WorkDir>,
         folder: &str,
-        states: &[&str],
+        states: &[StateMeta],
         tuning: Tuning,
         new: bool,
     ) -> Result<Self, StateError> {
         let path = dir.path().join(folder);
-        let names =
-            std::iter::once(DEFAULT_FAMILY.to_string()).chain(states.iter().map(|name| family_name(name)));
-        let families = names.map(|name| ColumnFamilyDescriptor::new(name, tuning.family_options()));
+        let filters = Filters::default();
+        let default = ColumnFamilyDescriptor::new(DEFAULT_FAMILY, tuning.family_options());
+        let families = std::iter::once(default).chain(states.iter().map(|state| {
+            ColumnFamilyDescriptor::new(family_name(&state.name), options_of(state, &tuning, &filters))
+        }));
         let rocks = Rocks::open_cf_descriptors(&tuning.database_options(new), &path, families)
             .map_err(|e| database("", &path, "opening the database", e))?;
         let mut write = WriteOptions::default();
         // what a checkpoint does not hold is computed again after a failure
         write.disable_wal(true);
         let writer = Writer::start(path.display().to_string())?;
-        Ok(Self { rocks, path, write, tuning, unchecked: AtomicUsize::new(0), writer, dir })
+        let unchecked = AtomicUsize::new(0);
+        Ok(Self { rocks, path, write, tuning, filters, unchecked, writer, dir })
     }
 
     /// Makes the column family of a state.
-    pub fn create_family(self: &Arc<Self>, state: &str) -> Result<Family, StateError> {
+    pub fn create_family(self: &Arc<Self>, state: &StateMeta) -> Result<Family, StateError> {
         self.rocks
-            .create_cf(family_name(state), &self.tuning.family_options())
-            .map_err(|e| database(state, &self.path, "making the column family of", e))?;
-        self.family(state)
+            .create_cf(family_name(&state.name), &options_of(state, &self.tuning, &self.filters))
+            .map_err(|e| database(&state.name, &self.path, "making the column family of", e))?;
+        self.family(&state.name)
+    }
+
+    /// Drops the column family of a state with all entries.
+    pub fn drop_family(&self, state: &str) -> Result<(), StateError> {
+        let drop = self.rocks.drop_cf(&family_name(state));
+        drop.map_err(|e| database(state, &self.path, "dropping the column family of", e))
     }
 
     /// The column family of a state, which must be there.
@@ -267,6 +288,14 @@ impl Family {
         options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
         let all = None::<&[u8]>;
         self.database.rocks.compact_range_cf_opt(&*self.handle, all, all, &options);
+    }
+
+    /// Compacts files when they are older than this; zero: never.
+    pub fn compact_periodically(&self, age: Duration) -> Result<(), StateError> {
+        let seconds = age.as_secs().to_string();
+        let options = [("periodic_compaction_seconds", seconds.as_str())];
+        let set = self.database.rocks.set_options_cf(&*self.handle, &options);
+        set.map_err(self.failed("setting an option of"))
     }
 
     /// Asks for a compaction in the background.
@@ -451,11 +480,7 @@ impl Drop for SortedFile<'_> {
 }
 
 impl<'a> SortedFile<'a> {
-    pub fn create(
-        options: &'a rust_rocksdb::Options,
-        path: PathBuf,
-        state: &'a str,
-    ) -> Result<Self, StateError> {
+    pub fn create(options: &'a Options, path: PathBuf, state: &'a str) -> Result<Self, StateError> {
         let mut writer = SstFileWriter::create(options);
         writer.open(&path).map_err(|e| database(state, &path, "writing a file of", e))?;
         Ok(Self { writer, path, state, finished: false })

@@ -10,6 +10,7 @@ use crate::data::{Data, DecodeError, Schema};
 use crate::kinds::StateKind;
 use crate::meta::StateMeta;
 use crate::snapshot::{CHUNK_BYTES, FrozenRun, RunWriter, Weights};
+use crate::ttl::{Sift, Sifted};
 
 /// All states of a database as they were at one moment.
 pub(crate) struct FrozenDatabase {
@@ -20,6 +21,8 @@ pub(crate) struct FrozenDatabase {
     pub key: Schema,
     /// In the order of the header.
     pub states: Vec<StateMeta>,
+    /// For each of them, what is left out: what was last touched at this time or earlier.
+    pub expired: Vec<Option<(Sift, i64)>>,
     /// About how many entries.
     pub entries: usize,
 }
@@ -58,7 +61,7 @@ impl FrozenDatabase {
                     return Ok(());
                 }
                 out.of_state(at as u16);
-                self.write_group(group, &self.states[at], walk, out)?;
+                self.write_group(group, &self.states[at], self.expired[at].as_ref(), walk, out)?;
             }
         }
         Ok(())
@@ -69,16 +72,27 @@ impl FrozenDatabase {
         &self,
         group: KeyGroup,
         state: &StateMeta,
+        expired: Option<&(Sift, i64)>,
         walk: &mut SnapshotScan<'_>,
         out: &mut RunWriter<'_>,
     ) -> Result<(), StateError> {
         let unreadable = |source| StateError::Decode { name: state.name.clone(), source };
         let has_namespace = state.namespace != <()>::schema();
-        let mut chunk = Chunk::default();
-        while let Some((key, value)) = walk.scan.entry()? {
+        let (mut chunk, mut left) = (Chunk::default(), Vec::new());
+        while let Some((key, mut value)) = walk.scan.entry()? {
             let (of, rest) = self.layout.split(key).map_err(unreadable)?;
             if of != group {
                 break;
+            }
+            if let Some((sift, cutoff)) = expired {
+                match sift.sift(value, *cutoff, &mut left).map_err(unreadable)? {
+                    Sifted::All => {}
+                    Sifted::Less(_) => value = &left,
+                    Sifted::Nothing(_) => {
+                        walk.scan.next();
+                        continue;
+                    }
+                }
             }
             match state.kind {
                 StateKind::EventTimers | StateKind::ProcessingTimers => {

@@ -16,6 +16,7 @@ use crate::heap::hash_in;
 use crate::kinds::StateKind;
 use crate::meta::StateMeta;
 use crate::snapshot::Chunk;
+use crate::ttl::Sift;
 
 /// Entries are sorted in memory up to so many bytes; then they become a file. 32 MiB, or what the budget has room for.
 const RUN_BYTES: usize = 32 << 20;
@@ -106,8 +107,16 @@ impl<'a> SortedLoader<'a> {
     /// Loads what `next` gives until it gives none.
     pub fn load(
         &self,
-        mut next: impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Result<bool, StateError>,
+        next: impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Result<bool, StateError>,
     ) -> Result<(), StateError> {
+        self.family.ingest(self.write(next)?)
+    }
+
+    /// Writes it to files, which a column family has to take over.
+    fn write(
+        &self,
+        mut next: impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Result<bool, StateError>,
+    ) -> Result<Vec<PathBuf>, StateError> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let limit = 2 * RUN_BYTES;
         let mut more = next(&mut key, &mut value)?;
@@ -123,7 +132,7 @@ impl<'a> SortedLoader<'a> {
             }
             files.push(file.finish()?);
         }
-        self.family.ingest(files)
+        Ok(files)
     }
 }
 
@@ -239,23 +248,38 @@ impl<K: Key> FromCanonical<'_, K> {
     }
 }
 
-/// Rewrites all values of a state with the program's own schema.
-pub(crate) fn rewrite(family: &Family, stored: &Schema, migrate: Migrate) -> Result<(), StateError> {
+/// Rewrites all values of a state with the program's own schema. A time to live that was switched on or off is a matter of
+/// the column family's options: it is made anew.
+pub(crate) fn rewrite(
+    family: Family,
+    stored: &StateMeta,
+    wanted: &StateMeta,
+    migrate: Migrate,
+) -> Result<(), StateError> {
     let mut scan = family.scan(&[]);
-    SortedLoader::new(family).load(|key, value| {
+    let part = migrated_part(stored);
+    let files = SortedLoader::new(&family).write(|key, value| {
         let Some((old_key, old)) = scan.entry()? else { return Ok(false) };
-        let new = migrate(stored, old)
+        let new = migrate(part, old)
             .map_err(|source| StateError::Decode { name: family.name.to_string(), source })?;
         key.clear();
         key.extend_from_slice(old_key);
         *value = new;
         scan.next();
         Ok(true)
-    })
+    })?;
+    drop(scan);
+    if Sift::in_rocksdb(stored) == Sift::in_rocksdb(wanted) {
+        return family.ingest(files);
+    }
+    let database = family.database().clone();
+    drop(family);
+    database.drop_family(&wanted.name)?;
+    database.create_family(wanted)?.ingest(files)
 }
 
 /// The schema of what [`Migrate`] takes: a map's values are stored one by one.
-pub(crate) fn migrated_part(meta: &StateMeta) -> &Schema {
+fn migrated_part(meta: &StateMeta) -> &Schema {
     match (meta.kind, &meta.value) {
         (StateKind::Map, Schema::Map(_, value)) => value,
         _ => &meta.value,

@@ -7,6 +7,7 @@
 //! | `value`, `namespaced`, `list`, `map`, `timers` | the kinds |
 //! | `direct` | entries by namespace and key, one by one or by batches |
 //! | `writer` | the thread that writes hot entries and makes checkpoints, in order |
+//! | `expiry` | compactions leave out what has expired |
 //! | `full` | full snapshots in canonical form |
 //! | `load` | canonical entries into the database; migration |
 //! | `incremental`, `restore`, `transfer`, `local` | checkpoints that share files, and the way back |
@@ -16,6 +17,7 @@ mod db;
 mod direct;
 mod directory;
 mod error;
+mod expiry;
 mod full;
 mod incremental;
 mod layout;
@@ -59,6 +61,7 @@ use crate::rocksdb_options::RocksDbOptions;
 use crate::snapshot::{
     Chunk, FrozenKeyedState, Header, RestoredKeyedState, Run, checked_header, for_each_chunk,
 };
+use crate::ttl::{Rules, Sift, stamping_at};
 use crate::typed::{KeyedValue, NamespacedValue, Timers};
 use db::{Database, Family};
 use directory::WorkDir;
@@ -66,7 +69,7 @@ use full::FrozenDatabase;
 use incremental::{NativeCheckpoint, Uploads};
 use layout::Layout;
 use list::RocksList;
-use load::{FromCanonical, Loader, migrated_part, rewrite};
+use load::{FromCanonical, Loader, rewrite};
 use map::RocksMap;
 use state::{Migrate, RocksState, migrate};
 use tuning::Tuning;
@@ -98,6 +101,7 @@ pub struct RocksDbKeyedStateBackend<K> {
     /// States that came from a snapshot and are not registered.
     stored: BTreeMap<String, StateMeta>,
     uploads: Uploads,
+    pub(crate) ttl: Rules,
     /// Opened with the first state, or from the files of a checkpoint.
     database: Option<Arc<Database>>,
     dir: Arc<WorkDir>,
@@ -133,6 +137,7 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
             registered: BTreeMap::new(),
             stored: BTreeMap::new(),
             uploads: Uploads::default(),
+            ttl: Rules::default(),
             database: None,
             dir,
             key: PhantomData,
@@ -154,11 +159,11 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
     }
 
     /// The column family of a state, made if it is not there.
-    fn family(&mut self, name: &str) -> Result<Family, StateError> {
-        let database = self.database()?;
+    fn family(&mut self, state: &StateMeta) -> Result<Family, StateError> {
+        let (database, name) = (self.database()?, &state.name);
         match self.registered.contains_key(name) || self.stored.contains_key(name) {
             true => database.family(name),
-            false => database.create_family(name),
+            false => database.create_family(state),
         }
     }
 
@@ -180,14 +185,17 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
             };
         }
         let family = match self.stored.get(&meta.name).cloned() {
-            None => self.family(&meta.name)?,
+            None => self.family(&meta)?,
             Some(stored) => {
                 let compatible = meta.check(&stored)?;
-                let family = self.family(&meta.name)?;
-                if compatible != Compatibility::AsIs {
-                    rewrite(&family, migrated_part(&stored), migrate)?;
+                let family = self.family(&meta)?;
+                match compatible {
+                    Compatibility::AsIs => family,
+                    _ => {
+                        stamping_at(self.ttl.clock.now_ms(), || rewrite(family, &stored, &meta, migrate))?;
+                        self.database()?.family(&meta.name)?
+                    }
                 }
-                family
             }
         };
         let state = Rc::new(make(self.database()?.family(&meta.name)?));
@@ -213,18 +221,24 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         Ok(ValueState::new(self.table::<V>(name, StateKind::Value)?))
     }
 
+    fn lists<V: Data>(&mut self, name: &str) -> Result<Rc<RocksList<K, V>>, StateError> {
+        let (layout, meta) = (self.layout, Self::meta::<Vec<V>>(name, StateKind::List));
+        self.register(meta, migrate::<Vec<V>>, |family| RocksList::new(family, layout))
+    }
+
     /// See [`KeyedStateBackend::list`](crate::KeyedStateBackend::list).
     pub fn list<V: Data>(&mut self, name: &str) -> Result<ListState<V>, StateError> {
-        let (layout, meta) = (self.layout, Self::meta::<Vec<V>>(name, StateKind::List));
-        let list = self.register(meta, migrate::<Vec<V>>, |family| RocksList::<K, V>::new(family, layout))?;
-        Ok(ListState::new(list))
+        Ok(ListState::new(self.lists(name)?))
+    }
+
+    fn maps<MK: Key, MV: Data>(&mut self, name: &str) -> Result<Rc<RocksMap<K, MK, MV>>, StateError> {
+        let (layout, meta) = (self.layout, Self::meta::<MapEntries<MK, MV>>(name, StateKind::Map));
+        self.register(meta, migrate::<MV>, |family| RocksMap::new(family, layout))
     }
 
     /// See [`KeyedStateBackend::map`](crate::KeyedStateBackend::map).
     pub fn map<MK: Key, MV: Data>(&mut self, name: &str) -> Result<MapState<MK, MV>, StateError> {
-        let (layout, meta) = (self.layout, Self::meta::<MapEntries<MK, MV>>(name, StateKind::Map));
-        let map = self.register(meta, migrate::<MV>, |family| RocksMap::<K, MK, MV>::new(family, layout))?;
-        Ok(MapState::new(map))
+        Ok(MapState::new(self.maps(name)?))
     }
 
     /// See [`KeyedStateBackend::reducing`](crate::KeyedStateBackend::reducing).
@@ -332,6 +346,10 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
             && !header.states.is_empty()
         {
             self.hand_over()?;
+            let expired = |meta: &StateMeta| {
+                let rule = self.ttl.get(&meta.name).filter(|rule| rule.config.leaves_out_of_snapshots())?;
+                Some((Sift::in_rocksdb(meta)?, rule.cutoff()))
+            };
             let entries = FrozenDatabase {
                 snapshot: database.writer.barrier({
                     let database = database.clone();
@@ -340,6 +358,7 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
                 layout: self.layout,
                 range,
                 key: K::schema(),
+                expired: header.states.iter().map(expired).collect(),
                 states: header.states.clone(),
                 entries: self.registered.values().map(|known| known.family.estimated_entries()).sum(),
             };
@@ -399,7 +418,7 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         } else if let Some(other) = self.stored.get(&stored.name) {
             other.check(stored)?;
         }
-        Ok(Loader::new(self.family(&stored.name)?))
+        Ok(Loader::new(self.family(stored)?))
     }
 
     fn load_chunk(
@@ -415,7 +434,9 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
             _ => None,
         };
         let from = FromCanonical::<K> { layout: self.layout, stored, migrate, key: PhantomData };
-        from.load(chunk, |key, value| loader.put(key, value))?.map_err(|error| StateError::Malformed {
+        let loaded =
+            stamping_at(self.ttl.clock.now_ms(), || from.load(chunk, |key, value| loader.put(key, value)));
+        loaded?.map_err(|error| StateError::Malformed {
             path: path.into(),
             part: format!("state `{}`, key group {}", stored.name, chunk.group),
             why: error.to_string(),
@@ -469,7 +490,7 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
                 self.can_take(meta)?;
             }
             let (dir, layout, tuning) = (self.dir.clone(), self.layout, self.tuning.clone());
-            restore::insert(other, dir, layout, range, tuning, |name| self.family(name))?;
+            restore::insert(other, dir, layout, range, tuning, |state| self.family(state))?;
             states.into_iter().try_for_each(|meta| self.loaded(meta))?;
         }
         self.restore(&snapshot.keyed, store)

@@ -19,6 +19,7 @@ use super::layout::Layout;
 use super::load::SortedLoader;
 use super::transfer::{download, in_parallel, path_of, read_small};
 use super::tuning::Tuning;
+use crate::meta::StateMeta;
 use crate::snapshot::Header;
 use crate::{Key, StateError};
 
@@ -105,7 +106,7 @@ pub(crate) fn open_base(
 ) -> Result<(Arc<Database>, Files), StateError> {
     let (to, folder) = (dir.path().join(super::FOLDER), &base.folder);
     fs::rename(folder, &to).map_err(|e| disk(&to, "moving the restored files to", &e))?;
-    let database = Arc::new(Database::open(dir, super::FOLDER, &base.states(), tuning)?);
+    let database = Arc::new(Database::open(dir, super::FOLDER, &base.header.states, tuning)?);
     let below = KeyGroupRange::new(base.range.start, range.start.max(base.range.start));
     let above = KeyGroupRange::new(range.end.min(base.range.end), base.range.end);
     let options = database.tuning.options.clone();
@@ -134,16 +135,16 @@ pub(crate) fn insert(
     layout: Layout,
     range: KeyGroupRange,
     tuning: Tuning,
-    mut family: impl FnMut(&str) -> Result<Family, StateError>,
+    mut family: impl FnMut(&StateMeta) -> Result<Family, StateError>,
 ) -> Result<(), StateError> {
     let range = other.range.intersect(range);
     if !range.is_empty() {
         let folder = other.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let source = Arc::new(Database::open(dir, folder, &other.states(), tuning)?);
-        for state in other.states() {
+        let source = Arc::new(Database::open(dir, folder, &other.header.states, tuning)?);
+        for state in &other.header.states {
             let into = family(state)?;
             let (from, to) = layout.bounds(range);
-            let mut scan = source.family(state)?.scan_between(&from, to);
+            let mut scan = source.family(&state.name)?.scan_between(&from, to);
             SortedLoader::new(&into).load(|key, value| {
                 let Some((stored_key, stored)) = scan.entry()? else { return Ok(false) };
                 key.clear();

@@ -1,6 +1,6 @@
 //! What every kind of state in RocksDB needs: scratch space, decoding, limits, and the view of the backend.
 
-use crate::data::{DecodeError, Schema};
+use crate::data::{DecodeError, Schema, decode_stored};
 use crate::kinds::CurrentKey;
 use crate::{Data, Key, StateError};
 
@@ -79,7 +79,7 @@ pub(crate) type Migrate = fn(&Schema, &[u8]) -> Result<Vec<u8>, DecodeError>;
 
 /// The [`Migrate`] of a type.
 pub(crate) fn migrate<V: Data>(stored: &Schema, mut bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
-    let value = V::decode_evolved(stored, &mut bytes)?;
+    let value: V = decode_stored(stored, &mut bytes)?;
     if !bytes.is_empty() {
         return Err(left_over(bytes));
     }

@@ -8,6 +8,7 @@ mod in_order;
 mod inspect;
 mod read;
 mod run;
+mod sifted;
 mod units;
 mod write;
 
@@ -24,4 +25,5 @@ pub(crate) use read::{checked_header, for_each_chunk};
 #[cfg(feature = "rocksdb")]
 pub(crate) use run::CHUNK_BYTES;
 pub(crate) use run::{FrozenRun, RunWriter, Weights};
+pub(crate) use sifted::SiftedRun;
 pub(crate) use units::Run;

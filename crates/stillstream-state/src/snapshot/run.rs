@@ -11,7 +11,7 @@ use crate::StateError;
 /// Bytes are handed on when there are so many: 1 MiB.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 /// `state u16, count u32, payload length u32`
-const HEAD_BYTES: usize = 10;
+pub(super) const HEAD_BYTES: usize = 10;
 
 /// Something frozen that can be written.
 pub(crate) trait FrozenRun: Send {
@@ -91,6 +91,11 @@ impl Sizes {
     pub fn new(header: &Header, limit: u64) -> Self {
         let names = header.states.iter().map(|state| state.name.clone());
         Self { states: names.map(|name| (name, AtomicU64::new(0))).collect(), limit }
+    }
+
+    /// For one state alone.
+    pub fn of_one(name: &str, limit: u64) -> Self {
+        Self { states: vec![(name.into(), AtomicU64::new(0))], limit }
     }
 
     /// Counts, and says whether the state is still within the limit. Above it nothing more is written, but counting goes
@@ -258,6 +263,11 @@ impl<'a> RunWriter<'a> {
         }
     }
 
+    /// Ends the run with an error.
+    pub fn fail(&mut self, error: StateError) {
+        self.error.get_or_insert(error);
+    }
+
     pub fn finish(mut self) -> Result<(), StateError> {
         self.flush();
         self.error.map_or(Ok(()), Err)
@@ -276,11 +286,6 @@ impl RunWriter<'_> {
     /// Whether writing has failed; then the rest can be left out.
     pub fn failed(&self) -> bool {
         self.error.is_some()
-    }
-
-    /// Ends the run with an error.
-    pub fn fail(&mut self, error: StateError) {
-        self.error.get_or_insert(error);
     }
 }
 

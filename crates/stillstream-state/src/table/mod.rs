@@ -21,6 +21,7 @@
 //! | `shared` | the counted box for values that own memory |
 //! | `grow` | splits, merges, and the spill for keys that no split can part |
 //! | `frozen` | images |
+//! | `sweep` | a walk in pieces that removes and changes entries |
 //! | `page_view` | one page of an image, by key groups |
 //!
 //! After the heap backend of Flink with its copy-on-write state map; the directory is Fagin's extendible hashing, the tags and
@@ -37,6 +38,7 @@ mod pool;
 mod region;
 mod shared;
 mod spare;
+mod sweep;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,6 +58,7 @@ pub use keys::{KeyAt, KeysBy, KeysIn};
 pub use places::Span;
 pub(crate) use places::place_mask;
 pub use pool::PagePool;
+pub(crate) use sweep::Fate;
 
 /// What a table's key must be. Implemented for every such type, so for every [`Key`](crate::Key).
 pub trait TableKey: Eq + Clone + Send + Sync + 'static {}

@@ -187,6 +187,10 @@ typed! {
     ROCKSDB_OVERLAP_THRESHOLD: f64 = "state.backend.rocksdb.restore-overlap-fraction-threshold";
     /// Background threads.
     ROCKSDB_THREADS: i32 = "state.backend.rocksdb.thread.num";
+    /// The TTL filter asks for the time after so many entries.
+    ROCKSDB_TTL_QUERY_TIME_AFTER: i64 = "state.backend.rocksdb.compaction.filter.query-time-after-num-entries";
+    /// Files older than this are compacted for the TTL filter.
+    ROCKSDB_TTL_PERIODIC_COMPACTION: Duration = "state.backend.rocksdb.compaction.filter.periodic-compaction-time";
     /// Timers of each key group in memory.
     ROCKSDB_TIMER_CACHE: i32 = "state.backend.rocksdb.timer-service.cache-size";
     /// New files get a bloom filter.

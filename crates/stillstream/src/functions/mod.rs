@@ -9,6 +9,7 @@
 mod broadcast_process;
 mod co_process;
 mod context;
+mod expiring;
 mod keyed_process;
 mod plain_process;
 mod states;
@@ -16,6 +17,7 @@ mod states;
 pub use broadcast_process::{BroadcastContext, BroadcastProcess};
 pub use co_process::{CoContext, CoProcess, CoStates};
 pub use context::{KeyedContext, TimerAccess};
+pub use expiring::ExpiringStates;
 pub use keyed_process::{Context, KeyedProcess, States};
 pub use plain_process::ProcessContext;
 pub use states::{BroadcastStates, KeyedStates};

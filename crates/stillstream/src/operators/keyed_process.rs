@@ -9,6 +9,7 @@ use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator,
 use stillstream_state::{Data, Key, KeyedStateBackend, OperatorStateBackend, StateError, TimeDomain, Timers};
 use stillstream_types::{CheckpointId, Error, ErrorKind, KeyHash, Result, Timestamp};
 
+use super::expiry::Expiry;
 use super::keyed_state::{freeze, open_keyed, open_operator_state};
 use crate::collector::Collector;
 use crate::functions::{
@@ -97,6 +98,7 @@ struct Opened<L: Logic> {
     event_timers: Timers<L::Key, ()>,
     processing_timers: Timers<L::Key, ()>,
     sides: SideCollectors,
+    expiry: Option<Expiry>,
     clock: Arc<dyn Clock>,
     name: Arc<str>,
 }
@@ -144,6 +146,9 @@ impl<L: Logic> KeyedOperator<L> {
         let result = f(&mut opened.logic, &mut call)?;
         self.out.flush(out);
         opened.sides.flush(out);
+        if let Some(expiry) = &mut opened.expiry {
+            expiry.sweep(&opened.states.backend);
+        }
         Ok(result)
     }
 
@@ -179,6 +184,7 @@ impl<L: Logic> Operator for KeyedOperator<L> {
         let logic = (self.make)(&mut states, &mut broadcasts)?;
         self.opened = Some(Opened {
             logic,
+            expiry: Expiry::of(&states.backend, &context.name, &context.counters),
             states,
             broadcasts,
             event_timers,
@@ -218,6 +224,10 @@ impl<L: Logic> Operator for KeyedOperator<L> {
 
     fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
         let Some(opened) = &mut self.opened else { return Ok(None) };
+        // compactions have counted meanwhile
+        if let Some(expiry) = &mut opened.expiry {
+            expiry.sweep(&opened.states.backend);
+        }
         let broadcasts = self.uses_broadcasts.then_some(&opened.broadcasts);
         freeze(&mut opened.states.backend, broadcasts, &opened.name, id).map(Some)
     }
@@ -232,6 +242,13 @@ impl<L: Logic> Operator for KeyedOperator<L> {
     fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
         if let Some(opened) = &mut self.opened {
             opened.states.backend.checkpoint_aborted(id);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        if let Some(Opened { expiry: Some(expiry), states, .. }) = &mut self.opened {
+            expiry.sweep(&states.backend);
         }
         Ok(())
     }

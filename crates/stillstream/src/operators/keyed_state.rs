@@ -2,7 +2,9 @@
 
 use stillstream_runtime::job::RocksDbSettings;
 use stillstream_runtime::{AsyncSnapshot, OpenContext};
-use stillstream_state::{BackendOptions, Key, KeyedStateBackend, OperatorStateBackend, StateError};
+use stillstream_state::{
+    BackendOptions, Key, KeyedStateBackend, OperatorStateBackend, StateClock, StateError,
+};
 use stillstream_types::{CheckpointId, KeyedSnapshot, OperatorSubtaskState, Result};
 #[cfg(not(feature = "rocksdb"))]
 use stillstream_types::{Error, ErrorKind};
@@ -16,6 +18,8 @@ pub(crate) fn open_keyed<K: Key>(context: &OpenContext) -> Result<KeyedStateBack
         None => KeyedStateBackend::heap(options),
         Some(rocksdb) => open_rocksdb(options, rocksdb, context)?,
     };
+    let clock = context.clock.clone();
+    backend.set_clock(StateClock::new(move || clock.now_ms()));
     if let Some(restored) = &context.restored {
         backend
             .restore_snapshot(&restored.keyed_snapshot(), &*context.store)

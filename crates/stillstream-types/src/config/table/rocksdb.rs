@@ -4,7 +4,6 @@ use super::super::choice::{CompactionStyle, InfoLogLevel, PredefinedOptions};
 use super::super::value::Kind;
 use super::{Row, option};
 
-const TTL: &str = "state with a time to live is not in this release: leave it out";
 const MANUAL: &str = "small files are merged by RocksDB's own compaction: leave it out";
 
 pub(super) const ROWS: &[Row] = &[
@@ -38,16 +37,15 @@ pub(super) const ROWS: &[Row] = &[
         "state.backend.rocksdb.compaction.filter.periodic-compaction-time",
         Kind::Duration,
         "30 d",
-        "files older than this are compacted for the TTL filter",
-    )
-    .no_effect(TTL),
+        "files of state with a time to live that are older than this are compacted; 0: never",
+    ),
     option(
         "state.backend.rocksdb.compaction.filter.query-time-after-num-entries",
         Kind::Long,
         "1000",
-        "the TTL filter asks for the time after so many entries",
+        "the filter for state with a time to live asks for the time after so many entries",
     )
-    .no_effect(TTL),
+    .at_least(1.0),
     option(
         "state.backend.rocksdb.compaction.level.max-size-level-base",
         Kind::MemorySize,
