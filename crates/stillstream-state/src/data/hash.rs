@@ -50,7 +50,7 @@ impl KeyHasher {
     #[inline]
     pub fn string(&mut self, value: &str) {
         let code = match value.is_ascii() {
-            true => value.bytes().fold(0i32, |code, b| code.wrapping_mul(31).wrapping_add(b as i32)),
+            true => ascii_code(value.as_bytes()),
             false => {
                 value.encode_utf16().fold(0i32, |code, unit| code.wrapping_mul(31).wrapping_add(unit as i32))
             }
@@ -70,6 +70,20 @@ impl KeyHasher {
     pub fn finish(self, groups: KeyGroups) -> KeyHash {
         KeyHash::new(groups.group_of(self.code), self.mixed ^ (self.mixed >> 29))
     }
+}
+
+/// Java's hash code of ASCII text, four characters at a time: the products within a step do not wait for one another.
+#[inline(always)]
+fn ascii_code(bytes: &[u8]) -> i32 {
+    const POWERS: [i32; 5] = [1, 31, 31 * 31, 31 * 31 * 31, 31 * 31 * 31 * 31];
+    let (steps, rest) = bytes.as_chunks::<4>();
+    let mut code = 0i32;
+    for step in steps {
+        let [a, b, c, d] = step.map(i32::from);
+        let step = a * POWERS[3] + b * POWERS[2] + (c * POWERS[1] + d);
+        code = code.wrapping_mul(POWERS[4]).wrapping_add(step);
+    }
+    rest.iter().fold(code, |code, b| code.wrapping_mul(31).wrapping_add(i32::from(*b)))
 }
 
 #[inline(always)]
@@ -114,6 +128,17 @@ fn mix_bytes(bytes: &[u8]) -> u64 {
 mod tests {
     use crate::Key;
     use stillstream_types::KeyGroups;
+
+    #[test]
+    fn a_string_of_any_length_has_javas_hash_code() {
+        let text = "The quick brown fox jumps over the lazy dog";
+        for len in 0..=text.len() {
+            let java = text[..len].bytes().fold(0i32, |code, b| code.wrapping_mul(31).wrapping_add(b as i32));
+            assert_eq!(super::ascii_code(text[..len].as_bytes()), java, "{len}");
+        }
+        // as printed by Java
+        assert_eq!(super::ascii_code(b"hello"), 99_162_322);
+    }
 
     #[test]
     fn keys_land_in_flinks_key_groups() {

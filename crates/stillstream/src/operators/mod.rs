@@ -1,5 +1,6 @@
 //! The runtime's operators behind the methods of the streams: batches in, batches out.
 
+mod in_order;
 pub(crate) mod keyed_process;
 pub(crate) mod keyed_state;
 pub(crate) mod keyed_value;
