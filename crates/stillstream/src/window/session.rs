@@ -134,9 +134,7 @@ where
         let open = self.open.as_mut().ok_or_else(not_open)?;
         let Batch { values, times, hashes } = batch.take::<T>()?;
         check_times(values.len(), &times)?;
-        for (i, (value, time)) in values.into_iter().zip(times).enumerate() {
-            open.shell.backend().prefetch(&hashes, i);
-            let hash = hashes[i];
+        for ((value, time), hash) in values.into_iter().zip(times).zip(hashes) {
             let key = self.selector.key(&value);
             let (start, end) = (time, time.saturating_add(self.gap));
             if open.shell.is_late(end.saturating_sub(1), hash) {
