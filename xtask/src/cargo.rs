@@ -35,6 +35,14 @@ pub(crate) fn has(subcommand: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
+/// Whether the toolchain has the source of the standard library (`rust-src`), to build it with other flags.
+pub(crate) fn has_standard_source() -> bool {
+    let output = Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()).output();
+    let Ok(output) = output else { return false };
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    sysroot.join("lib/rustlib/src/rust/library/Cargo.lock").is_file()
+}
+
 /// Whether a program is there and does this without an error; what it prints is not shown.
 pub(crate) fn runs(program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);

@@ -5,6 +5,7 @@ mod cargo;
 mod docs;
 mod instructions;
 mod libclang;
+mod sanitize;
 mod valgrind;
 mod verify;
 
@@ -20,6 +21,8 @@ usage: cargo xtask <command>
         [--dir FOLDER]
                benchmarks of whole jobs, or those named, some minutes; all of them together write docs/benchmarks.md;
                with --backend rocksdb: COUNT on RocksDB beside the heap and plain RocksDB
+  sanitize [address|thread]
+               the tests of the state crate under a sanitizer of the compiler, or under both; some minutes
   instructions [--write]
                count the instructions for each record and compare with bench/instructions.txt, or renew that
 ";
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => bench::run(rest),
         ["instructions"] => instructions::run(false),
         ["instructions", "--write"] => instructions::run(true),
+        ["sanitize", names @ ..] => sanitize::run(names),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             true

@@ -91,6 +91,7 @@ pub fn runs() -> Vec<Run> {
         run("WINDOW", "tumbling 1 s", 1_000, 2_000),
         run("WINDOW", "tumbling 1 s", 1_000_000, 3_000),
         run("WINDOW", "sliding 10 s by 1 s", 1_000, 2_000),
+        run("WINDOW", "session, gap 1 s", 1_000_000, 3_000),
         run("WORDS", "", 50_000, 1_000),
         run("CHAIN", "", 0, 1_000),
         run("JOIN", "", 1_000_000, 2_000),

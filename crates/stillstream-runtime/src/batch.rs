@@ -52,6 +52,18 @@ impl<T> Batch<T> {
         self.values.is_empty()
     }
 
+    /// Cuts off the records from `at` on, with their times and hashes.
+    fn split_from(&mut self, at: usize) -> Self {
+        fn tail<C>(column: &mut Vec<C>, at: usize) -> Vec<C> {
+            if column.is_empty() { Vec::new() } else { column.split_off(at.min(column.len())) }
+        }
+        Self {
+            values: tail(&mut self.values, at),
+            times: tail(&mut self.times, at),
+            hashes: tail(&mut self.hashes, at),
+        }
+    }
+
     /// Event time of record `i`, or `None` if the records have none.
     #[inline(always)]
     pub fn time(&self, i: usize) -> Option<i64> {
@@ -74,10 +86,14 @@ pub trait ErasedBatch: Any + Send {
     fn encode(&self, out: &mut Vec<u8>);
     /// A copy.
     fn duplicate(&self) -> Box<dyn ErasedBatch>;
+    /// Cuts off the records from `at` on.
+    fn split_off(&mut self, at: usize) -> Box<dyn ErasedBatch>;
     /// For the downcast.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
+/// Bytes in front of a batch on the wire.
+const HEADER: usize = 24;
 const HAS_TIMES: u8 = 1;
 const HAS_HASHES: u8 = 2;
 
@@ -93,6 +109,10 @@ impl<T: Data> ErasedBatch for Batch<T> {
 
     fn duplicate(&self) -> Box<dyn ErasedBatch> {
         Box::new(self.clone())
+    }
+
+    fn split_off(&mut self, at: usize) -> Box<dyn ErasedBatch> {
+        Box::new(self.split_from(at))
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -113,13 +133,21 @@ fn decode_batch<T: Data>(len: usize, mut input: &[u8]) -> Result<Batch<T>, Decod
 enum Payload {
     Empty,
     Typed(Box<dyn ErasedBatch>),
-    Bytes(Bytes),
+    /// A part of what was sent.
+    Bytes {
+        bytes: Bytes,
+        /// Records in the bytes.
+        sent: u32,
+        /// The first one of the part.
+        from: u32,
+    },
 }
 
 /// The container of every Timely edge.
 ///
-/// Between processes: sender `u32`, edge `u32`, length `u32`, target `u32`, one byte of flags, then the columns of times
-/// and hashes if the flags name them, then the records; padded to 8 bytes.
+/// Between processes: sender `u32`, edge `u32`, length `u32`, target `u32`, the number of records in the bytes and the first
+/// one that counts, both `u32`; one byte of flags, then the columns of times and hashes if the flags name them, then the
+/// records; padded to 8 bytes.
 pub struct AnyBatch {
     /// The worker that sent it.
     pub(crate) from: u32,
@@ -148,7 +176,9 @@ impl Clone for AnyBatch {
         let payload = match &self.payload {
             Payload::Empty => Payload::Empty,
             Payload::Typed(batch) => Payload::Typed(batch.duplicate()),
-            Payload::Bytes(bytes) => Payload::Bytes(bytes.clone()),
+            Payload::Bytes { bytes, sent, from } => {
+                Payload::Bytes { bytes: bytes.clone(), sent: *sent, from: *from }
+            }
         };
         Self { from: self.from, edge: self.edge, to: self.to, len: self.len, payload }
     }
@@ -171,6 +201,22 @@ impl AnyBatch {
         self.len == 0
     }
 
+    /// Cuts off the records from `at` on.
+    pub(crate) fn split_off(&mut self, at: usize) -> Self {
+        let at = at.min(self.len()) as u32;
+        let payload = match &mut self.payload {
+            Payload::Empty => Payload::Empty,
+            Payload::Typed(batch) => Payload::Typed(batch.split_off(at as usize)),
+            // what type they are is known to the consumer only: it will decode them all and take its part
+            Payload::Bytes { bytes, sent, from } => {
+                Payload::Bytes { bytes: bytes.clone(), sent: *sent, from: *from + at }
+            }
+        };
+        let rest = Self { payload, len: self.len - at, ..*self };
+        self.len = at;
+        rest
+    }
+
     /// The typed batch.
     ///
     /// # Errors
@@ -178,22 +224,36 @@ impl AnyBatch {
     pub fn take<T: Data>(self) -> Result<Batch<T>> {
         match self.payload {
             Payload::Empty => Ok(Batch::default()),
-            Payload::Typed(batch) => batch.into_any().downcast::<Batch<T>>().map(|batch| *batch).map_err(|_| {
-                Error::new(
-                    ErrorKind::Plan,
-                    format!("an edge carries another type than `{}`, which its consumer expects", std::any::type_name::<T>()),
-                )
-            }),
-            Payload::Bytes(bytes) => decode_batch(self.len as usize, &bytes).map_err(|error| {
-                Error::new(
+            Payload::Typed(batch) => {
+                batch.into_any().downcast::<Batch<T>>().map(|batch| *batch).map_err(|_| {
+                    Error::new(
+                        ErrorKind::Plan,
+                        format!(
+                            "an edge carries another type than `{}`, which its consumer expects",
+                            std::any::type_name::<T>()
+                        ),
+                    )
+                })
+            }
+            Payload::Bytes { bytes, sent, from } => {
+                let decoded = decode_batch(sent as usize, &bytes).map(|mut batch: Batch<T>| {
+                    if from > 0 {
+                        batch = batch.split_from(from as usize);
+                    }
+                    if (self.len as usize) < batch.len() {
+                        drop(batch.split_from(self.len as usize));
+                    }
+                    batch
+                });
+                decoded.map_err(|error| Error::new(
                     ErrorKind::Peer,
                     format!(
                         "a batch of {} records of `{}` from worker {} cannot be read ({error}); do all processes run the \
                          same build of the program?",
                         self.len, std::any::type_name::<T>(), self.from
                     ),
-                )
-            }),
+                ))
+            }
         }
     }
 }
@@ -217,13 +277,17 @@ thread_local! {
 impl AnyBatch {
     fn encode_into(&self, out: &mut Vec<u8>) {
         out.clear();
-        for word in [self.from, self.edge, self.len, self.to] {
+        let (sent, first) = match &self.payload {
+            Payload::Bytes { sent, from, .. } => (*sent, *from),
+            Payload::Empty | Payload::Typed(_) => (self.len, 0),
+        };
+        for word in [self.from, self.edge, self.len, self.to, sent, first] {
             out.extend_from_slice(&word.to_le_bytes());
         }
         match &self.payload {
             Payload::Empty => {}
             Payload::Typed(batch) => batch.encode(out),
-            Payload::Bytes(bytes) => out.extend_from_slice(bytes),
+            Payload::Bytes { bytes, .. } => out.extend_from_slice(bytes),
         }
         out.resize(out.len().next_multiple_of(8), 0);
     }
@@ -231,13 +295,14 @@ impl AnyBatch {
 
 impl ContainerBytes for AnyBatch {
     fn from_bytes(mut bytes: Bytes) -> Self {
-        if bytes.len() < 16 {
+        if bytes.len() < HEADER {
             return Self::default();
         }
-        let header = bytes.extract_to(16);
+        let header = bytes.extract_to(HEADER);
         let word =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        Self { from: word(0), edge: word(4), len: word(8), to: word(12), payload: Payload::Bytes(bytes) }
+        let payload = Payload::Bytes { bytes, sent: word(16), from: word(20) };
+        Self { from: word(0), edge: word(4), len: word(8), to: word(12), payload }
     }
 
     fn length_in_bytes(&self) -> usize {
@@ -280,6 +345,46 @@ mod tests {
         assert_eq!((back.from, back.edge, back.len()), (3, 9, 2));
         let back = back.take::<(String, u64)>().unwrap();
         assert_eq!((back.values, back.times, back.hashes), (batch.values, batch.times, batch.hashes));
+    }
+
+    #[test]
+    fn the_parts_of_a_batch_hold_its_records_on_both_sides_of_the_wire() {
+        let whole = Batch {
+            hashes: (0..10).map(KeyHash).collect(),
+            ..Batch::timed((0..10u64).collect(), (10..20).collect())
+        };
+        let over_the_wire = |batch: AnyBatch| {
+            let mut wire = Vec::new();
+            batch.into_bytes(&mut wire);
+            AnyBatch::from_bytes(timely::bytes::arc::BytesMut::from(wire).freeze())
+        };
+        for received in [false, true] {
+            let mut rest = AnyBatch::from(whole.clone());
+            if received {
+                rest = over_the_wire(rest);
+            }
+            let mut parts = Vec::new();
+            while rest.len() > 3 {
+                let next = rest.split_off(3);
+                parts.push(std::mem::replace(&mut rest, next));
+            }
+            parts.push(rest);
+            let mut joined = Batch::default();
+            for (i, part) in parts.into_iter().enumerate() {
+                // a part can be sent on as it is
+                let part = if i % 2 == 0 { part } else { over_the_wire(part) };
+                let len = part.len();
+                let part = part.take::<u64>().unwrap();
+                assert_eq!((part.len(), part.times.len(), part.hashes.len()), (len, len, len));
+                joined.values.extend(part.values);
+                joined.times.extend(part.times);
+                joined.hashes.extend(part.hashes);
+            }
+            assert_eq!(
+                (joined.values, joined.times, joined.hashes),
+                (whole.values.clone(), whole.times.clone(), whole.hashes.clone())
+            );
+        }
     }
 
     #[test]

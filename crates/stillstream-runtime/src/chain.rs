@@ -13,6 +13,10 @@ use crate::batch::AnyBatch;
 use crate::catch::catch;
 use crate::operator::{AsyncSnapshot, Emission, Operator, Output, Source, SourceStatus};
 use crate::plan::TaskOutput;
+use crate::turn::{Pace, Turn};
+
+/// Timers or results that one call emits at most.
+const EMISSION: usize = 1024;
 
 /// Where a chain's outputs go.
 pub(crate) trait Ports {
@@ -29,8 +33,8 @@ pub(crate) enum Pause {
     Gated,
     /// An operator takes nothing now; it wakes itself.
     NotReady,
-    /// The budget is used up.
-    Budget,
+    /// The turn is over.
+    TurnOver,
 }
 
 enum Item {
@@ -53,6 +57,9 @@ struct Link {
     emitting: bool,
     /// Whether it wants to be told processing time.
     timed: bool,
+    /// How fast it takes records, and how fast it emits.
+    pace: Pace,
+    emission: Pace,
     watermark: Timestamp,
     /// Outputs fed by its main output, and by its side outputs.
     main: Vec<usize>,
@@ -63,13 +70,15 @@ struct Link {
 pub(crate) struct Chain {
     links: Vec<Link>,
     scratch: Output,
+    /// Whether something was given to an output.
+    sent: bool,
     pub records_in: u64,
     pub records_out: u64,
 }
 
 impl Chain {
     pub fn new() -> Self {
-        Self { links: Vec::new(), scratch: Output::default(), records_in: 0, records_out: 0 }
+        Self { links: Vec::new(), scratch: Output::default(), sent: false, records_in: 0, records_out: 0 }
     }
 
     fn add(
@@ -96,6 +105,8 @@ impl Chain {
             inbox: VecDeque::new(),
             emitting: false,
             timed: true,
+            pace: Pace::default(),
+            emission: Pace::default(),
             watermark: Timestamp::MIN,
             main,
             sides,
@@ -173,6 +184,7 @@ impl Chain {
                     for (n, output) in main.iter().enumerate() {
                         let copy = if n + 1 == copies { rest.take() } else { rest.clone() };
                         if let Some(copy) = copy {
+                            self.sent = true;
                             ports.send(*output, copy);
                         }
                     }
@@ -182,7 +194,10 @@ impl Chain {
                 }
                 Emission::Side(side, batch) => {
                     let targets = self.links[at].sides.iter().filter(|(s, _)| *s == side);
-                    targets.for_each(|(_, output)| ports.send(*output, batch.clone()));
+                    for (_, output) in targets {
+                        self.sent = true;
+                        ports.send(*output, batch.clone());
+                    }
                 }
                 Emission::Watermark(watermark) => {
                     if watermark <= self.links[at].watermark {
@@ -215,39 +230,51 @@ impl Chain {
         result
     }
 
-    /// Asks the source at the head for records.
-    pub fn poll_source(&mut self, max_records: usize, ports: &mut dyn Ports) -> Result<SourceStatus> {
-        self.call(0, ports, |body, out| match body {
-            Body::Source(source) => source.poll(max_records, out),
+    /// Asks the source at the head for records: at most `max_records`, and no more than the slowest operator takes at once,
+    /// since a barrier waits for all of them.
+    pub fn poll_source(
+        &mut self,
+        max_records: usize,
+        turn: &mut Turn<'_>,
+        ports: &mut dyn Ports,
+    ) -> Result<SourceStatus> {
+        let slowest = self.links.iter().fold(Pace::default(), |pace, link| pace.slower(link.pace));
+        let (room, before) = (turn.room(slowest).min(max_records), self.records_in);
+        let status = self.call(0, ports, |body, out| match body {
+            Body::Source(source) => source.poll(room, out),
             Body::Operator(_) => Ok(SourceStatus::Ended),
-        })
+        })?;
+        turn.used((self.records_in - before) as usize, &mut self.links[0].pace);
+        Ok(status)
     }
 
     /// Works until nothing is left, or something has to wait. `gate` tells whether edges have room.
     pub fn run(
         &mut self,
-        budget: &mut usize,
+        turn: &mut Turn<'_>,
         gate: &dyn Fn(&[u32]) -> bool,
         ports: &mut dyn Ports,
     ) -> Result<Pause> {
         'work: loop {
+            if std::mem::take(&mut self.sent) {
+                turn.emitted();
+            }
             for at in (0..self.links.len()).rev() {
                 if self.links[at].emitting {
                     if !gate(&self.links[at].reach) {
                         return Ok(Pause::Gated);
                     }
-                    if *budget == 0 {
-                        return Ok(Pause::Budget);
+                    if turn.is_over() {
+                        return Ok(Pause::TurnOver);
                     }
-                    *budget = budget.saturating_sub(1024);
-                    self.resume(at, ports)?;
+                    self.resume(at, turn, ports)?;
                     continue 'work;
                 }
                 if self.links[at].inbox.is_empty() {
                     continue;
                 }
-                if *budget == 0 {
-                    return Ok(Pause::Budget);
+                if turn.is_over() {
+                    return Ok(Pause::TurnOver);
                 }
                 let ready = self.call(at, ports, |body, _| match body {
                     Body::Operator(operator) => operator.ready(),
@@ -258,49 +285,73 @@ impl Chain {
                 }
                 let Some(item) = self.links[at].inbox.pop_front() else { continue };
                 match item {
-                    Item::Batch(port, batch) => {
-                        *budget = budget.saturating_sub(batch.len() + 1);
+                    Item::Batch(port, mut batch) => {
+                        let room = turn.room(self.links[at].pace);
+                        if batch.len() > room {
+                            let rest = batch.split_off(room);
+                            self.links[at].inbox.push_front(Item::Batch(port, rest));
+                        }
+                        let records = batch.len();
                         if self.links[at].is_sink {
-                            self.records_out += batch.len() as u64;
+                            self.records_out += records as u64;
                         }
                         self.call(at, ports, |body, out| match body {
                             Body::Operator(operator) => operator.process(port, batch, out),
                             Body::Source(_) => Ok(()),
                         })?;
+                        turn.used(records, &mut self.links[at].pace);
                     }
                     Item::Watermark(watermark) => self.call(at, ports, |body, out| match body {
                         Body::Operator(operator) => operator.watermark(watermark, out),
                         Body::Source(_) => Ok(()),
                     })?,
                 }
-                self.resume(at, ports)?;
+                self.resume(at, turn, ports)?;
                 continue 'work;
             }
             return Ok(Pause::Quiet);
         }
     }
 
-    fn resume(&mut self, at: usize, ports: &mut dyn Ports) -> Result<()> {
-        self.links[at].emitting = self.call(at, ports, |body, out| match body {
+    fn resume(&mut self, at: usize, turn: &mut Turn<'_>, ports: &mut dyn Ports) -> Result<()> {
+        let room = turn.room(self.links[at].emission).min(EMISSION);
+        self.scratch.room = room;
+        let more = self.call(at, ports, |body, out| match body {
             Body::Operator(operator) => operator.resume(out),
             Body::Source(_) => Ok(false),
         })?;
+        let link = &mut self.links[at];
+        link.emitting = more;
+        if more {
+            turn.used(room, &mut link.emission);
+        }
         Ok(())
     }
 
     /// Tells processing time to the operators that want it; returns when the next one is due.
-    pub fn processing_time(&mut self, now_ms: i64, ports: &mut dyn Ports) -> Result<Option<i64>> {
+    pub fn processing_time(
+        &mut self,
+        now_ms: i64,
+        turn: &mut Turn<'_>,
+        ports: &mut dyn Ports,
+    ) -> Result<Option<i64>> {
         let mut next: Option<i64> = None;
         for at in 0..self.links.len() {
             if !self.links[at].timed {
                 continue;
             }
+            let room = turn.room(self.links[at].emission).min(EMISSION);
+            self.scratch.room = room;
             let due = self.call(at, ports, |body, out| match body {
                 Body::Operator(operator) => operator.processing_time(now_ms, out),
                 Body::Source(_) => Ok(None),
             })?;
-            self.links[at].timed = due.is_some();
+            let link = &mut self.links[at];
+            link.timed = due.is_some();
             if let Some(due) = due {
+                if due <= now_ms {
+                    turn.used(room, &mut link.emission);
+                }
                 next = Some(next.map_or(due, |next| next.min(due)));
             }
         }

@@ -31,6 +31,7 @@ pub mod stream_time;
 mod task;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod turn;
 pub mod waker;
 mod worker;
 

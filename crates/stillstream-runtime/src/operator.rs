@@ -30,12 +30,25 @@ pub enum Emission {
 }
 
 /// Takes what an operator emits during one call.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Output {
     pub(crate) emitted: VecDeque<Emission>,
+    pub(crate) room: usize,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self { emitted: VecDeque::new(), room: usize::MAX }
+    }
 }
 
 impl Output {
+    /// How many timers or results one call of [`Operator::resume`] or [`Operator::processing_time`] should do at most: few
+    /// where the last ones took long, since what is emitted is sent after the call.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
     /// Emits a batch into the main output. An empty one is dropped.
     pub fn batch(&mut self, batch: impl Into<AnyBatch>) {
         let batch = batch.into();

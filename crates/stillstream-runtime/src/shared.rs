@@ -11,6 +11,7 @@ use crate::control::Report;
 use crate::flow::{Board, WatermarkHub};
 use crate::metrics::WorkerMetrics;
 use crate::snapshot_pool::SnapshotPool;
+use crate::turn::TurnLimits;
 
 /// Takes reports of an attempt's workers.
 pub trait ReportSink: Send + Sync {
@@ -48,8 +49,8 @@ pub(crate) struct WorkerShared {
     pub peers: usize,
     pub generation: Generation,
     pub alignment: Alignment,
-    /// Records that an operator processes before it yields.
-    pub budget: usize,
+    /// When a task lets others run.
+    pub turn: TurnLimits,
     pub board: RefCell<Board>,
     pub watermarks: WatermarkHub,
     pub slots: RefCell<Vec<TaskSlot>>,

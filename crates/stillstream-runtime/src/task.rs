@@ -28,6 +28,7 @@ use crate::plan::{Delivery, Task, TaskOutput};
 use crate::shared::{Alignment, Notice, TaskSlot, WorkerShared};
 use crate::snapshot_pool::SnapshotJob;
 use crate::stream_time::StreamTime;
+use crate::turn::Turn;
 
 type Input = InputHandleCore<StreamTime, AnyBatch, Box<dyn Pull<Message<StreamTime, AnyBatch>>>>;
 type Guard = InputCapability<StreamTime>;
@@ -57,7 +58,8 @@ struct Outlet<'a, 'b> {
     sessions: &'a mut [OutputBuilderSession<'b, StreamTime, NoopBuilder<AnyBatch>>],
     capabilities: &'a mut [Capability<StreamTime>],
     outputs: &'a [TaskOutput],
-    turn: &'a mut [u32],
+    /// For each output that deals batches out: whose turn it is.
+    next_target: &'a mut [u32],
     epoch: u64,
 }
 
@@ -73,8 +75,8 @@ impl Ports for Outlet<'_, '_> {
         match self.outputs[output].delivery {
             Delivery::Local | Delivery::Key(..) => self.give(output, &mut batch),
             Delivery::Rebalance => {
-                batch.to = self.turn[output] % parallelism;
-                self.turn[output] = (batch.to + 1) % parallelism;
+                batch.to = self.next_target[output] % parallelism;
+                self.next_target[output] = (batch.to + 1) % parallelism;
                 self.give(output, &mut batch);
             }
             Delivery::Broadcast => {
@@ -102,7 +104,7 @@ struct Driver {
     subtask: SubtaskId,
     chain: Chain,
     outputs: Vec<TaskOutput>,
-    turn: Vec<u32>,
+    next_target: Vec<u32>,
     activator: Activator,
     /// For each input: logical port and edge.
     inputs: Vec<(usize, u32)>,
@@ -224,13 +226,13 @@ impl Driver {
     /// Runs the chain until it is quiet or has to pause.
     fn run_chain(
         &mut self,
-        budget: &mut usize,
+        turn: &mut Turn<'_>,
         sessions: &mut [OutputBuilderSession<'_, StreamTime, NoopBuilder<AnyBatch>>],
     ) -> Result<Pause> {
-        let Self { chain, outputs, turn, capabilities, shared, epoch, .. } = self;
-        let mut outlet = Outlet { sessions, capabilities, outputs, turn, epoch: *epoch };
+        let Self { chain, outputs, next_target, capabilities, shared, epoch, .. } = self;
+        let mut outlet = Outlet { sessions, capabilities, outputs, next_target, epoch: *epoch };
         let gate = |edges: &[u32]| shared.board.borrow().open(edges);
-        chain.run(budget, &gate, &mut outlet)
+        chain.run(turn, &gate, &mut outlet)
     }
 
     /// The batch under way has been processed: return its credit and release its guard.
@@ -243,7 +245,7 @@ impl Driver {
     /// Arranges to be called again according to why the chain paused.
     fn pause(&mut self, pause: Pause) {
         match pause {
-            Pause::Budget => self.activator.activate(),
+            Pause::TurnOver => self.activator.activate(),
             Pause::Gated => self.shared.board.borrow_mut().wait(self.slot, &self.activator),
             Pause::Quiet | Pause::NotReady => {}
         }
@@ -251,6 +253,7 @@ impl Driver {
 
     fn processing_time(
         &mut self,
+        turn: &mut Turn<'_>,
         sessions: &mut [OutputBuilderSession<'_, StreamTime, NoopBuilder<AnyBatch>>],
     ) -> Result<()> {
         if self.done || !self.chain.is_timed() || !self.chain.is_quiet() {
@@ -258,9 +261,9 @@ impl Driver {
         }
         let now = self.shared.clock.now_ms();
         let due = {
-            let Self { chain, outputs, turn, capabilities, epoch, .. } = self;
-            let mut outlet = Outlet { sessions, capabilities, outputs, turn, epoch: *epoch };
-            chain.processing_time(now, &mut outlet)?
+            let Self { chain, outputs, next_target, capabilities, epoch, .. } = self;
+            let mut outlet = Outlet { sessions, capabilities, outputs, next_target, epoch: *epoch };
+            chain.processing_time(now, turn, &mut outlet)?
         };
         if !self.chain.is_quiet() {
             self.activator.activate();
@@ -294,15 +297,16 @@ impl Driver {
         self.notices()?;
         self.pull(handles);
         let low = low_epoch(frontiers);
-        let mut budget = self.shared.budget;
+        let clock = self.shared.clock.clone();
+        let mut turn = Turn::begin(self.shared.turn, &*clock);
         loop {
-            let pause = self.run_chain(&mut budget, sessions)?;
+            let pause = self.run_chain(&mut turn, sessions)?;
             if pause != Pause::Quiet {
                 self.pause(pause);
                 break;
             }
             self.complete_current();
-            if budget == 0 {
+            if turn.is_over() {
                 self.activator.activate();
                 break;
             }
@@ -356,7 +360,7 @@ impl Driver {
             }
             break;
         }
-        self.processing_time(sessions)
+        self.processing_time(&mut turn, sessions)
     }
 
     /// One activation of a source.
@@ -365,8 +369,9 @@ impl Driver {
         sessions: &mut [OutputBuilderSession<'_, StreamTime, NoopBuilder<AnyBatch>>],
     ) -> Result<()> {
         let triggers = self.notices()?;
-        let mut budget = self.shared.budget;
-        let mut pause = self.run_chain(&mut budget, sessions)?;
+        let clock = self.shared.clock.clone();
+        let mut turn = Turn::begin(self.shared.turn, &*clock);
+        let mut pause = self.run_chain(&mut turn, sessions)?;
         if !triggers.is_empty() && pause != Pause::Quiet {
             // the chain below the source is busy: take the barrier as soon as it is quiet
             let mut slots = self.shared.slots.borrow_mut();
@@ -387,23 +392,20 @@ impl Driver {
                 pause = Pause::Gated;
                 break;
             }
-            if budget == 0 {
-                pause = Pause::Budget;
+            if turn.is_over() {
+                pause = Pause::TurnOver;
                 break;
             }
-            let before = self.chain.records_in;
             let status = {
-                let Self { chain, outputs, turn, capabilities, epoch, .. } = self;
-                let mut outlet = Outlet { sessions, capabilities, outputs, turn, epoch: *epoch };
-                let status = chain.poll_source(POLL, &mut outlet)?;
+                let Self { chain, outputs, next_target, capabilities, epoch, .. } = self;
+                let mut outlet = Outlet { sessions, capabilities, outputs, next_target, epoch: *epoch };
+                let status = chain.poll_source(POLL, &mut turn, &mut outlet)?;
                 if status == SourceStatus::Ended {
                     chain.end_source(&mut outlet);
                 }
                 status
             };
-            budget = budget.saturating_sub((self.chain.records_in - before) as usize + 1);
-            let mut rest = budget.max(1);
-            pause = self.run_chain(&mut rest, sessions)?;
+            pause = self.run_chain(&mut turn, sessions)?;
             match status {
                 SourceStatus::More => {}
                 SourceStatus::Idle { until_ms } => {
@@ -433,7 +435,7 @@ impl Driver {
             // a source that waits for credits is not idle
             return Ok(());
         }
-        self.processing_time(sessions)
+        self.processing_time(&mut turn, sessions)
     }
 }
 
@@ -498,7 +500,7 @@ pub(crate) fn add_task<'s>(
         done: !active,
         chain: chain.unwrap_or_else(Chain::new),
         outputs: task.outputs.clone(),
-        turn: vec![subtask.index.0; task.outputs.len()],
+        next_target: vec![subtask.index.0; task.outputs.len()],
         activator,
         inputs: task.inputs.iter().map(|input| (input.port, input.edge)).collect(),
         is_source: task.is_source(),

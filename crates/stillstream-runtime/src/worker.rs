@@ -30,6 +30,7 @@ use crate::shared::{Alignment, Notice, ReportSink, WorkerShared};
 use crate::snapshot_pool::{SnapshotPool, SnapshotStores};
 use crate::stream_time::StreamTime;
 use crate::task::{OperatorInfo, add_task};
+use crate::turn::TurnLimits;
 
 /// Settings that every worker of a job has.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ pub(crate) struct WorkerSettings {
     pub incremental_checkpoints: bool,
     pub rocksdb: Option<RocksDbSettings>,
     pub records_in_flight: u64,
-    pub budget: usize,
+    pub turn: TurnLimits,
 }
 
 /// Wakes a worker that is parked, and takes its control messages.
@@ -252,7 +253,7 @@ pub(crate) fn run_attempt(
         peers,
         generation: spec.generation,
         alignment: settings.alignment,
-        budget: settings.budget,
+        turn: settings.turn,
         board: RefCell::new(board),
         watermarks: WatermarkHub::new(index, peers),
         slots: RefCell::default(),

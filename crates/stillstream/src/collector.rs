@@ -55,9 +55,17 @@ impl<T> Collector<T> {
         let len = self.batch.values.len();
         // a batch has times for all its records or for none
         if len >= BATCH || (len > 0 && time.is_some() == self.batch.times.is_empty()) {
-            self.full.push(std::mem::take(&mut self.batch));
+            self.start_another(time.is_some());
         }
         self.batch.push(value, time);
+    }
+
+    /// An emission of more than one batch fills most of them.
+    #[cold]
+    fn start_another(&mut self, timed: bool) {
+        let times = if timed { Vec::with_capacity(BATCH) } else { Vec::new() };
+        let next = Batch::timed(Vec::with_capacity(BATCH), times);
+        self.full.push(std::mem::replace(&mut self.batch, next));
     }
 
     /// Makes room for so many records.

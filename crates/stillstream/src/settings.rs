@@ -60,6 +60,7 @@ pub(crate) fn job_settings(
         allow_non_restored_state: config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE),
         start_fresh: config.get(o::START_FRESH),
         records_in_flight: natural(config.get(o::RECORDS_IN_FLIGHT)).into(),
+        buffer_timeout: config.get(o::BUFFER_TIMEOUT_ENABLED).then(|| config.get(o::BUFFER_TIMEOUT)),
         cancellation_timeout: match config.get(o::CANCELLATION_TIMEOUT) {
             Duration::ZERO => FOREVER,
             timeout => timeout.min(FOREVER),

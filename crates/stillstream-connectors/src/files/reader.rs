@@ -12,9 +12,9 @@ use super::split::{FileSplit, OnMalformed};
 use crate::pace::{Pacer, Rate};
 
 /// Chunks that may wait in the channel.
-const CAPACITY: usize = 4;
+const CAPACITY: usize = 8;
 /// Records of a chunk where nothing limits the rate.
-const CHUNK: usize = 1024;
+const CHUNK: usize = 256;
 
 pub(crate) struct FileReader<T> {
     pub context: SourceContext,

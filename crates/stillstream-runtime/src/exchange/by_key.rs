@@ -17,10 +17,10 @@ pub fn by_key<T: Data, S: KeySelector<T>>(
     groups: KeyGroups,
     parallelism: u32,
 ) -> Box<dyn Splitter> {
-    let parts = (0..parallelism).map(|_| Part(Batch::default())).collect();
+    let parts = (0..parallelism).map(|_| Part::new()).collect();
     let owner = |group| groups.owner(group, parallelism) as u16;
     let owners = groups.all().iter().map(owner).collect();
-    Box::new(ByKey { parts, owners, hasher: Hasher { selector, groups } })
+    Box::new(ByKey { parts, owners, hasher: Hasher { selector, groups }, hashes: Vec::new() })
 }
 
 struct Hasher<S> {
@@ -39,85 +39,111 @@ impl<S> Hasher<S> {
     }
 }
 
-/// What is gathered for one subtask: less than `PART` records, with room for `PART` as soon as there is one.
-struct Part<T>(Batch<T>);
+/// What is gathered for one subtask: the columns have room for `PART` and `len` entries; they are told their length only when
+/// the part is taken. Without memory `len` is `PART` too, so that one comparison a record finds both what is full and what
+/// has not begun.
+struct Part<T: Data> {
+    columns: Batch<T>,
+    len: usize,
+    timed: bool,
+}
 
 impl<T: Data> Part<T> {
+    fn new() -> Self {
+        Self { columns: Batch::default(), len: PART, timed: false }
+    }
+
+    /// What was gathered, if there is something.
+    fn take(&mut self) -> Option<AnyBatch> {
+        if self.columns.hashes.capacity() == 0 {
+            return None;
+        }
+        let len = std::mem::replace(&mut self.len, PART);
+        // SAFETY: the first `len` entries of each column that is used have been written since `renew` made the columns
+        unsafe {
+            self.columns.values.set_len(len);
+            self.columns.hashes.set_len(len);
+            self.columns.times.set_len(if self.timed { len } else { 0 });
+        }
+        Some(std::mem::take(&mut self.columns).into())
+    }
+
+    /// Takes what was gathered, if there is something, and makes room for another part.
     #[cold]
     #[inline(never)]
-    fn make_room(&mut self, timed: bool) {
-        let times = if timed { PART } else { 0 };
-        self.0.values.reserve_exact(PART);
-        self.0.hashes.reserve_exact(PART);
-        self.0.times.reserve_exact(times);
+    fn renew(&mut self, timed: bool) -> Option<AnyBatch> {
+        let full = self.take();
+        self.columns.values.reserve_exact(PART);
+        self.columns.hashes.reserve_exact(PART);
+        self.columns.times.reserve_exact(if timed { PART } else { 0 });
+        (self.timed, self.len) = (timed, 0);
+        full
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.values.is_empty()
-    }
-
-    fn take(&mut self) -> AnyBatch {
-        std::mem::take(&mut self.0).into()
+    /// Adds a record; all of a part have times or none. What was gathered before goes to `send` if it is full.
+    #[inline(always)]
+    fn push(&mut self, record: T, hash: KeyHash, time: Option<i64>, send: impl FnOnce(AnyBatch)) {
+        if self.len == PART
+            && let Some(full) = self.renew(time.is_some())
+        {
+            send(full);
+        }
+        let len = self.len;
+        debug_assert!(len < PART && self.timed == time.is_some());
+        // SAFETY: `renew` made room for PART of each column that is used, and `len` is below that
+        unsafe {
+            self.columns.values.as_mut_ptr().add(len).write(record);
+            self.columns.hashes.as_mut_ptr().add(len).write(hash);
+            if let Some(time) = time {
+                self.columns.times.as_mut_ptr().add(len).write(time);
+            }
+        }
+        self.len = len + 1;
     }
 }
 
-struct ByKey<T, S> {
+impl<T: Data> Drop for Part<T> {
+    fn drop(&mut self) {
+        // what a job that was stopped has not sent is dropped with its memory
+        drop(self.take());
+    }
+}
+
+struct ByKey<T: Data, S> {
     parts: Vec<Part<T>>,
     /// The subtask of each key group: a division less per record.
     owners: Box<[u16]>,
     hasher: Hasher<S>,
+    /// Hashes of the batch that is dealt out. A pass of its own keeps the constants of both loops in registers.
+    hashes: Vec<KeyHash>,
 }
 
 impl<T: Data, S: KeySelector<T>> ByKey<T, S> {
     fn deal(&mut self, batch: Batch<T>, send: &mut dyn FnMut(usize, AnyBatch)) {
-        let timed = !batch.times.is_empty();
-        for (target, part) in self.parts.iter_mut().enumerate() {
-            if !part.is_empty() && part.0.times.is_empty() == timed {
-                // a batch with times after one without, or the other way round: the columns must not mix
-                send(target, part.take());
-            }
+        let Batch { values, times, .. } = batch;
+        let timed = !times.is_empty();
+        for (target, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.timed != timed) {
+            // a batch with times after one without, or the other way round: the columns must not mix
+            part.take().into_iter().for_each(|batch| send(target, batch));
         }
+        self.hashes.clear();
+        self.hashes.extend(values.iter().map(|record| self.hasher.hash(record)));
         match timed {
-            false => self.deal_columns(batch.values, std::iter::repeat(()), |_, ()| {}, false, send),
-            true => {
-                let push = |part: &mut Batch<T>, time| part.times.push(time);
-                self.deal_columns(batch.values, batch.times.into_iter(), push, true, send);
-            }
+            false => self.deal_all(values.into_iter().map(|record| (record, None)), send),
+            true => self.deal_all(values.into_iter().zip(times.into_iter().map(Some)), send),
         }
     }
 
     #[inline(always)]
-    fn deal_columns<M>(
+    fn deal_all(
         &mut self,
-        values: Vec<T>,
-        times: impl Iterator<Item = M>,
-        push_time: impl Fn(&mut Batch<T>, M),
-        timed: bool,
+        records: impl Iterator<Item = (T, Option<i64>)>,
         send: &mut dyn FnMut(usize, AnyBatch),
     ) {
-        let Self { parts, owners, hasher } = self;
-        for (record, time) in values.into_iter().zip(times) {
-            let hash = hasher.hash(&record);
+        let Self { parts, owners, hashes, .. } = self;
+        for ((record, time), &hash) in records.zip(&*hashes) {
             let target = owners[hash.group().0 as usize] as usize;
-            let part = &mut parts[target];
-            if part.is_empty() {
-                part.make_room(timed);
-            }
-            let Part(batch) = part;
-            let len = batch.values.len();
-            debug_assert!(len < PART && batch.hashes.len() == len);
-            // SAFETY: room for PART records and hashes was made before the first one; at PART the batch is taken, so
-            // there is room for one more of each
-            unsafe {
-                batch.values.as_mut_ptr().add(len).write(record);
-                batch.values.set_len(len + 1);
-                batch.hashes.as_mut_ptr().add(len).write(hash);
-                batch.hashes.set_len(len + 1);
-            }
-            push_time(batch, time);
-            if len + 1 == PART {
-                send(target, part.take());
-            }
+            parts[target].push(record, hash, time, |batch| send(target, batch));
         }
     }
 }
@@ -135,8 +161,8 @@ impl<T: Data, S: KeySelector<T>> Splitter for ByKey<T, S> {
     }
 
     fn flush(&mut self, send: &mut dyn FnMut(usize, AnyBatch)) {
-        for (target, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| !part.is_empty()) {
-            send(target, part.take());
+        for (target, part) in self.parts.iter_mut().enumerate() {
+            part.take().into_iter().for_each(|batch| send(target, batch));
         }
     }
 }

@@ -42,6 +42,7 @@ use crate::metrics::Counters;
 use crate::plan::{Physical, Plan};
 use crate::shared::{Alignment, ReportSink};
 use crate::snapshot_pool::{SnapshotPool, SnapshotStores};
+use crate::turn::TurnLimits;
 use crate::worker::{WorkerContext, WorkerSettings};
 use client::Shared;
 use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
@@ -128,7 +129,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         incremental_checkpoints: settings.incremental_checkpoints,
         rocksdb: settings.backend.rocksdb(&JobId::from_name(&settings.name).to_string()),
         records_in_flight: settings.records_in_flight,
-        budget: settings.budget.max(1),
+        turn: TurnLimits::new(settings.budget, settings.buffer_timeout),
     }
 }
 

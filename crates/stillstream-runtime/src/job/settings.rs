@@ -119,6 +119,9 @@ pub struct JobSettings {
     pub records_in_flight: u64,
     /// Records that an operator processes before it lets others run.
     pub budget: usize,
+    /// How long a record may wait for others that are sent with it (`execution.buffer-timeout.interval`); zero: not at all,
+    /// `None`: time does not matter.
+    pub buffer_timeout: Option<Duration>,
     /// How long a subtask may take to stop before it is given up and named (`task.cancellation.timeout`).
     pub cancellation_timeout: Duration,
     /// State streams below this many bytes are kept inside `_metadata`.
@@ -149,6 +152,7 @@ impl Default for JobSettings {
             start_fresh: false,
             records_in_flight: 65_536,
             budget: 8_192,
+            buffer_timeout: Some(Duration::from_millis(100)),
             cancellation_timeout: Duration::from_secs(180),
             inline_threshold: 20 << 10,
             frame_size: DEFAULT_FRAME_SIZE,

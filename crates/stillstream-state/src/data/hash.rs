@@ -49,12 +49,9 @@ impl KeyHasher {
     /// A string; Java's `String.hashCode`, over UTF-16 code units.
     #[inline]
     pub fn string(&mut self, value: &str) {
-        let code = match value.is_ascii() {
-            true => value.bytes().fold(0i32, |code, b| code.wrapping_mul(31).wrapping_add(b as i32)),
-            false => {
-                value.encode_utf16().fold(0i32, |code, unit| code.wrapping_mul(31).wrapping_add(unit as i32))
-            }
-        };
+        let code = ascii_code(value.as_bytes()).unwrap_or_else(|| {
+            value.encode_utf16().fold(0i32, |code, unit| code.wrapping_mul(31).wrapping_add(unit as i32))
+        });
         self.add(code, mix_bytes(value.as_bytes()));
     }
 
@@ -73,6 +70,59 @@ impl KeyHasher {
 }
 
 #[inline(always)]
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let mut full = [0u8; 8];
+    full.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(full)
+}
+
+#[inline(always)]
+fn half(bytes: &[u8], at: usize) -> u64 {
+    let mut full = [0u8; 4];
+    full.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(full) as u64
+}
+
+/// Less than eight bytes as a word in memory's order, behind zeroes.
+#[inline(always)]
+fn behind_zeroes(bytes: &[u8]) -> u64 {
+    let n = bytes.len();
+    let byte = |at: usize| u64::from(bytes[at]) << (8 * at);
+    let word = match n {
+        0 => return 0,
+        1..=3 => byte(0) | byte(n / 2) | byte(n - 1),
+        _ => half(bytes, 0) | half(bytes, n - 4) << (8 * (n - 4)),
+    };
+    word << (64 - 8 * n)
+}
+
+/// Java's hash code of eight characters in memory's order; zeroes at the front count for nothing.
+#[inline(always)]
+fn code_of_eight(word: u64) -> i32 {
+    const BYTES: u64 = 0x00ff_00ff_00ff_00ff;
+    const PAIRS: u64 = 0x0000_ffff_0000_ffff;
+    // neighbours are joined side by side, without a carry from one sum into the next
+    let pairs = (word & BYTES) * 31 + (word >> 8 & BYTES);
+    let fours = (pairs & PAIRS) * (31 * 31) + (pairs >> 16 & PAIRS);
+    (fours as i32).wrapping_mul(31 * 31 * 31 * 31).wrapping_add((fours >> 32) as i32)
+}
+
+/// Java's hash code of text, if it is ASCII.
+#[inline(always)]
+fn ascii_code(bytes: &[u8]) -> Option<i32> {
+    const STEP: i32 = 31i32.wrapping_pow(8);
+    let (first, rest) = bytes.split_at(bytes.len() % 8);
+    let first = behind_zeroes(first);
+    let (mut all, mut code) = (first, code_of_eight(first));
+    for eight in rest.as_chunks::<8>().0 {
+        let eight = u64::from_le_bytes(*eight);
+        all |= eight;
+        code = code.wrapping_mul(STEP).wrapping_add(code_of_eight(eight));
+    }
+    (all & 0x8080_8080_8080_8080 == 0).then_some(code)
+}
+
+#[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = (a as u128).wrapping_mul(b as u128);
     (product as u64) ^ ((product >> 64) as u64)
@@ -81,30 +131,20 @@ fn fold(a: u64, b: u64) -> u64 {
 /// 64 bits of any byte string, after wyhash's way of folding 16 bytes at a time.
 #[inline]
 fn mix_bytes(bytes: &[u8]) -> u64 {
-    let word = |at: usize| {
-        let mut full = [0u8; 8];
-        full.copy_from_slice(&bytes[at..at + 8]);
-        u64::from_le_bytes(full)
-    };
-    let half = |at: usize| {
-        let mut full = [0u8; 4];
-        full.copy_from_slice(&bytes[at..at + 4]);
-        u32::from_le_bytes(full) as u64
-    };
     let n = bytes.len();
     let (mut a, c) = (C0 ^ n as u64, C1);
     let (x, y) = match n {
         0 => (0, 0),
         1..=3 => (bytes[0] as u64 | (bytes[n / 2] as u64) << 8, bytes[n - 1] as u64),
-        4..=7 => (half(0), half(n - 4)),
-        8..=16 => (word(0), word(n - 8)),
+        4..=7 => (half(bytes, 0), half(bytes, n - 4)),
+        8..=16 => (word(bytes, 0), word(bytes, n - 8)),
         _ => {
             let mut at = 0;
             while at + 16 < n {
-                a = fold(word(at) ^ a, word(at + 8) ^ c);
+                a = fold(word(bytes, at) ^ a, word(bytes, at + 8) ^ c);
                 at += 16;
             }
-            (word(n - 16), word(n - 8))
+            (word(bytes, n - 16), word(bytes, n - 8))
         }
     };
     fold(fold(x ^ a, y ^ c), C2)
@@ -114,6 +154,22 @@ fn mix_bytes(bytes: &[u8]) -> u64 {
 mod tests {
     use crate::Key;
     use stillstream_types::KeyGroups;
+
+    #[test]
+    fn a_string_of_any_length_has_javas_hash_code() {
+        use super::ascii_code;
+        let text = "The quick brown fox jumps over the lazy dog \x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f";
+        for len in 0..=text.len() {
+            for part in [&text[..len], &text[text.len() - len..]] {
+                let java = part.bytes().fold(0i32, |code, b| code.wrapping_mul(31).wrapping_add(b as i32));
+                assert_eq!(ascii_code(part.as_bytes()), Some(java), "{part:?}");
+                let other = format!("{part}\u{e9}");
+                assert_eq!(ascii_code(other.as_bytes()), None, "{other:?}");
+            }
+        }
+        // as printed by Java
+        assert_eq!(ascii_code(b"hello"), Some(99_162_322));
+    }
 
     #[test]
     fn keys_land_in_flinks_key_groups() {

@@ -212,6 +212,10 @@ typed! {
     AUTO_GENERATE_UIDS: bool = "pipeline.auto-generate-uids";
     /// Operators without an exchange between them run as one task.
     OPERATOR_CHAINING: bool = "pipeline.operator-chaining.enabled";
+    /// Whether time matters to when a record is sent.
+    BUFFER_TIMEOUT_ENABLED: bool = "execution.buffer-timeout.enabled";
+    /// How long a record may wait for others.
+    BUFFER_TIMEOUT: Duration = "execution.buffer-timeout.interval";
     /// Largest control message; bounds the state inside an acknowledgement.
     RPC_FRAME_SIZE: ByteSize = "pekko.framesize";
     /// Time between two signs of life of a process.

@@ -177,6 +177,25 @@ impl StreamExecutionEnvironment {
         self
     }
 
+    /// How long a record may wait for others that are sent with it, on each way between two tasks. Default: 100 ms.
+    ///
+    /// A worker that has nothing else to do sends at once. The time matters where an operator is slow: it then works in small
+    /// pieces, and sends after each eighth of this time. Zero sends each record by itself, which costs throughput.
+    ///
+    /// Key `execution.buffer-timeout.interval`.
+    pub fn set_buffer_timeout(&mut self, timeout: Duration) -> &mut Self {
+        self.config.set(o::BUFFER_TIMEOUT_ENABLED, true).set(o::BUFFER_TIMEOUT, timeout);
+        self
+    }
+
+    /// Sends records when a worker is through with its batch, however long that takes: Flink's timeout of -1.
+    ///
+    /// Key `execution.buffer-timeout.enabled`.
+    pub fn disable_buffer_timeout(&mut self) -> &mut Self {
+        self.config.set(o::BUFFER_TIMEOUT_ENABLED, false);
+        self
+    }
+
     /// How long a subtask may take to stop; zero: for ever. Default: 3 minutes. Key `task.cancellation.timeout`.
     pub fn set_cancellation_timeout(&mut self, timeout: Duration) -> &mut Self {
         self.config.set(o::CANCELLATION_TIMEOUT, timeout);

@@ -17,7 +17,7 @@ use crate::functions::{
 };
 use crate::side_output::{SideCollectors, Sides};
 
-/// Timers that fire before the operator lets others run.
+/// Timers that fire before the operator lets others run; fewer where they are slow.
 const SLICE: usize = 1024;
 
 /// What differs between the kinds of keyed functions.
@@ -154,12 +154,13 @@ impl<L: Logic> KeyedOperator<L> {
 
     /// Fires timers that are due, at most a slice of them; says whether there are more.
     fn fire(&mut self, domain: TimeDomain, up_to: Timestamp, out: &mut Output) -> Result<bool> {
+        let room = out.room().min(SLICE);
         self.call(out, |logic, call| {
             let timers = match domain {
                 TimeDomain::EventTime => call.event_timers,
                 TimeDomain::ProcessingTime => call.processing_timers,
             };
-            for _ in 0..SLICE {
+            for _ in 0..room {
                 let due = timers.pop_due(up_to).map_err(StateError::into_error)?;
                 let Some(timer) = due else { return Ok(false) };
                 let time = (domain == TimeDomain::EventTime).then_some(timer.time.as_millis());

@@ -8,6 +8,7 @@ use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator,
 use stillstream_state::{Data, KeyedStateBackend, KeyedValue, StateError};
 use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
 
+use super::in_order::InOrder;
 use super::keyed_state::{freeze, open_keyed};
 use super::records::{Keys, Records};
 
@@ -70,20 +71,26 @@ impl<T: Data, S: KeySelector<T>, V: Data, U: Data, F: Step<T, V, U>> Operator
         if hashes.len() != values.len() {
             return Err(Error::new(ErrorKind::Plan, "a keyed operator got records without key hashes"));
         }
-        let step = &*self.step;
+        let (step, selector) = (&*self.step, &*self.selector);
         let mut results: Vec<U> = Vec::with_capacity(values.len());
-        let records = Records::new(values);
-        let keys = Keys { records: &records, selector: &*self.selector, chosen: None };
-        let updated = opened.value.update_batch(
-            &hashes,
-            &keys,
-            || step.init(),
-            |i, value| {
+        let updated = if std::mem::needs_drop::<T>() {
+            let records = InOrder::new(values, selector);
+            let each = |_, value: &mut V| {
+                if let Some(record) = records.take() {
+                    results.push(step.step(value, record));
+                }
+            };
+            opened.value.update_batch(&hashes, &records, || step.init(), each)
+        } else {
+            let records = Records::new(values);
+            let keys = Keys { records: &records, selector, chosen: None };
+            let each = |i, value: &mut V| {
                 if let Some(record) = records.take(i, true) {
                     results.push(step.step(value, record));
                 }
-            },
-        );
+            };
+            opened.value.update_batch(&hashes, &keys, || step.init(), each)
+        };
         updated.map_err(StateError::into_error)?;
         out.batch(Batch::timed(results, times));
         Ok(())

@@ -287,7 +287,7 @@ where
 
     fn resume(&mut self, out: &mut Output) -> Result<bool> {
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        let mut room = SLICE;
+        let mut room = out.room().min(SLICE);
         loop {
             if let Some(walk) = &mut open.walk {
                 let start = walk.namespace();

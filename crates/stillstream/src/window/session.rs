@@ -169,7 +169,7 @@ where
 
     fn resume(&mut self, out: &mut Output) -> Result<bool> {
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        let (now, mut room) = (Timestamp::from_millis(open.shell.clock.watermark()), SLICE);
+        let (now, mut room) = (Timestamp::from_millis(open.shell.clock.watermark()), out.room().min(SLICE));
         // nothing is due before the first watermark
         while now > Timestamp::MIN
             && let Some(timer) = open.timers.pop_due(now).map_err(StateError::into_error)?

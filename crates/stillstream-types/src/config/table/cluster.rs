@@ -168,13 +168,18 @@ pub(super) const ROWS: &[Row] = &[
     )
     .no_effect("memory and buffers are not divided up this way: set `stillstream.flow.records-in-flight` to bound the records in flight"),
     option(
+        "execution.buffer-timeout.enabled",
+        Kind::Boolean,
+        "true",
+        "whether time matters to when a record is sent; `false` (-1 in Flink's code): after a batch, however long that takes",
+    ),
+    option(
         "execution.buffer-timeout.interval",
         Kind::Duration,
         "100 ms",
-        "a buffer that is not full is sent after this time",
+        "a record does not wait longer for others that are sent with it; 0: each record is sent by itself",
     )
-    .older(&["execution.buffer-timeout"])
-    .no_effect("records are sent when a worker has finished its batch: leave it out"),
+    .older(&["execution.buffer-timeout"]),
     option(
         "sink.committer.retries",
         Kind::Integer,
