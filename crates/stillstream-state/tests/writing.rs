@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stillstream_state::{
-    BackendOptions, CurrentKey, Key, KeyedStateBackend, MemorySnapshotStore, StateError, TimeDomain, snapshot,
+    BackendOptions, CurrentKey, Data, Key, KeyedStateBackend, MemorySnapshotStore, StateError, TimeDomain,
+    snapshot,
 };
 use stillstream_types::streams::{SnapshotStore, SnapshotStream};
 use stillstream_types::{ErrorKind, KeyGroups, StreamHandle, Timestamp};
@@ -131,4 +132,52 @@ fn a_failing_write_is_an_error_that_a_restart_may_help_and_the_backend_goes_on()
     let again = backend.freeze()?.write(&Watched::default(), "state")?;
     assert!(again[0].stream.len() > 10_000_000);
     Ok(())
+}
+
+fn numbers_come_back<K: Key, V: Data + PartialEq + std::fmt::Debug>(
+    key: impl Fn(u32) -> K,
+    value: impl Fn(u32) -> V,
+) -> Result<(), StateError> {
+    const COUNT: u32 = 20_000;
+    let groups = KeyGroups::new(4);
+    let backend = || KeyedStateBackend::<K>::heap(BackendOptions::new(groups, groups.all()));
+    let mut old = backend();
+    let numbers = old.keyed_value::<V>("numbers")?;
+    for n in 0..COUNT {
+        numbers.insert(key(n).key_hash(groups), &key(n), value(n))?;
+    }
+    // slots that are free again still hold what they held
+    for n in (0..COUNT).filter(|n| n % 5 == 0) {
+        numbers.remove(key(n).key_hash(groups), &key(n))?;
+    }
+    let store = MemorySnapshotStore::default();
+    let handles = old.freeze()?.write(&store, "state")?;
+    let mut entry = Vec::new();
+    key(1).encode(&mut entry);
+    value(1).encode(&mut entry);
+    let payload: u64 = snapshot::inspect(&handles[0], &store)?.states.iter().map(|s| s.total_bytes()).sum();
+    assert_eq!(payload, entry.len() as u64 * u64::from(COUNT / 5 * 4));
+
+    let mut new = backend();
+    new.restore(&handles, &store)?;
+    let numbers = new.keyed_value::<V>("numbers")?;
+    assert_eq!(numbers.len()?, COUNT as usize / 5 * 4);
+    for n in 0..COUNT {
+        let expected = (n % 5 != 0).then(|| value(n));
+        assert_eq!(numbers.get(key(n).key_hash(groups), &key(n))?, expected);
+    }
+    Ok(())
+}
+
+#[test]
+fn numbers_of_every_width_come_back_from_a_snapshot_as_they_were() -> Result<(), StateError> {
+    numbers_come_back(|n| u64::from(n) << 33, |n| u64::MAX - u64::from(n))?;
+    numbers_come_back(|n| n as u16, |n| n as i8)?;
+    numbers_come_back(|n| n, |n| i128::from(n) << 70)?;
+    numbers_come_back(|n| -i64::from(n), |n| n as f32 / 3.0)?;
+    numbers_come_back(u128::from, |_| ())?;
+    numbers_come_back(|n| -(n as i32), |n| f64::from(n).sqrt())?;
+    // these are written one by one
+    numbers_come_back(|n| (n, n as u8), |n| n % 2 == 0)?;
+    numbers_come_back(|n| n, |n| Some(u64::from(n)))
 }

@@ -2,11 +2,13 @@
 //!
 //! A file is written under a temporary name in its own folder, synced, moved to its name, and the folder is synced: after a
 //! power cut it is absent or whole. `object_store`'s own local store can do the same (`with_fsync`), but takes a snapshot as
-//! a series of buffered parts; here the bytes go from the writer's buffer to the disk.
+//! a series of buffered parts; here the bytes go from the writer's buffer to the disk, those of large files past the page cache.
+
+mod disk_file;
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +18,7 @@ use crate::options::StorageOptions;
 use crate::store::{
     BlobStore, BlobWriter, CasSupport, Created, Deleted, Entry, Replaced, Tag, check_key, not_found,
 };
+use disk_file::{Buffer, DiskFile, Spare};
 
 /// One step that a [`LocalStore`] asks of the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +77,7 @@ pub struct LocalStore(Arc<Inner>);
 struct Inner {
     root: PathBuf,
     write_buffer: usize,
+    spare: Spare,
     tag: u64,
     next_temp: AtomicU64,
     hook: Option<Arc<dyn DiskHook>>,
@@ -91,8 +95,10 @@ impl LocalStore {
     }
 
     fn build(root: PathBuf, options: &StorageOptions, hook: Option<Arc<dyn DiskHook>>) -> Self {
-        let (write_buffer, tag) = (options.write_buffer.max(4096), options.process_tag);
-        Self(Arc::new(Inner { root, write_buffer, tag, next_temp: AtomicU64::new(0), hook }))
+        // whole blocks, for direct writes
+        let write_buffer = options.write_buffer.max(1).next_multiple_of(4096);
+        let (tag, spare, next_temp) = (options.process_tag, Spare::default(), AtomicU64::new(0));
+        Self(Arc::new(Inner { root, write_buffer, spare, tag, next_temp, hook }))
     }
 
     fn path(&self, key: &str) -> Result<PathBuf, StorageError> {
@@ -122,8 +128,8 @@ impl LocalStore {
                 made => break made.map_err(fail)?,
             }
         };
-        let buffer = Vec::with_capacity(0);
-        Ok(LocalWriter { inner, file: Some(file), temp, path, buffer })
+        let (file, buffer) = (Some(DiskFile::new(file)), Buffer::default());
+        Ok(LocalWriter { inner, file, temp, path, buffer })
     }
 }
 
@@ -172,36 +178,30 @@ impl Inner {
 struct LocalWriter {
     inner: Arc<Inner>,
     /// `None` once it has its name.
-    file: Option<File>,
+    file: Option<DiskFile>,
     temp: PathBuf,
     path: PathBuf,
-    buffer: Vec<u8>,
+    buffer: Buffer,
 }
 
 impl LocalWriter {
+    /// Gives what was gathered to the operating system.
     fn flush(&mut self) -> Result<(), StorageError> {
-        let buffer = std::mem::take(&mut self.buffer);
-        let written = self.put_on_disk(&buffer);
-        self.buffer = buffer;
-        self.buffer.clear();
-        written
-    }
-
-    fn put_on_disk(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
-        let Some(file) = &mut self.file else { return Ok(()) };
+        let (Some(file), bytes) = (&mut self.file, self.buffer.bytes()) else { return Ok(()) };
         let step = DiskStep::Write { path: &self.temp, len: bytes.len() };
-        let written = self.inner.step(step, || file.write_all(bytes));
+        let written = self.inner.step(step, || file.write(bytes, &self.temp));
+        self.buffer.clear();
         written.map_err(|error| StorageError::io("write", shown(&self.path), error))
     }
 
     /// Everything up to the moment where the file could be given its name.
     fn sync(&mut self) -> Result<(), StorageError> {
-        if !self.buffer.is_empty() {
+        if !self.buffer.bytes().is_empty() {
             self.flush()?;
         }
         let Some(file) = &self.file else { return Ok(()) };
         let synced = self.inner.step(DiskStep::SyncFile(&self.temp), || {
-            if self.inner.really_syncs() { file.sync_all() } else { Ok(()) }
+            if self.inner.really_syncs() { file.sync() } else { Ok(()) }
         });
         synced.map_err(|error| StorageError::io("sync", shown(&self.path), error))
     }
@@ -231,15 +231,16 @@ impl LocalWriter {
 }
 
 impl BlobWriter for LocalWriter {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
-        if self.buffer.len() + bytes.len() > self.inner.write_buffer && !self.buffer.is_empty() {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), StorageError> {
+        loop {
+            let filled = self.buffer.fill(bytes, self.inner.write_buffer, &self.inner.spare);
+            bytes = &bytes[filled..];
+            // one that is full stays: it may be all
+            if bytes.is_empty() {
+                return Ok(());
+            }
             self.flush()?;
         }
-        if bytes.len() >= self.inner.write_buffer {
-            return self.put_on_disk(bytes);
-        }
-        self.buffer.extend_from_slice(bytes);
-        Ok(())
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), StorageError> {
@@ -258,6 +259,7 @@ impl BlobWriter for LocalWriter {
 
 impl Drop for LocalWriter {
     fn drop(&mut self) {
+        self.buffer.give_back(&self.inner.spare);
         if self.file.take().is_some()
             && let Err(error) = self.inner.remove(&self.temp)
             && !not_found(&error)

@@ -200,6 +200,9 @@ impl<K: Key, V: Data> FrozenRun for FrozenCells<K, V> {
                 tracking.add(digest);
             }
             None => table.into_pages(|page| {
+                if let Some(group) = page.group_of_numbers() {
+                    return out.entries(group, |bytes| page.append_numbers(bytes));
+                }
                 page.for_each_group(|group, entries| Self::write_group(group, &entries, out, |_, _| {}));
             }),
         }

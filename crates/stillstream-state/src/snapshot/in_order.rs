@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::buffers;
 use super::run::Sizes;
 use super::units::{Block, Unit};
 use crate::StateError;
@@ -31,7 +32,6 @@ struct Shared {
     taken: usize,
     written: usize,
     stopped: bool,
-    spare: Vec<Vec<u8>>,
 }
 
 struct Queue {
@@ -79,7 +79,7 @@ impl Queue {
                         what: "writing the snapshot".into(),
                         source: std::io::Error::other("it was given up"),
                     }),
-                    false => Ok(self.lock().spare.pop().unwrap_or_default()),
+                    false => Ok(()),
                 }
             });
             if let (Err(error), false) = (result, gone) {
@@ -99,10 +99,7 @@ impl Queue {
             for block in blocks {
                 let block = block?;
                 write(&block)?;
-                let mut shared = self.lock();
-                if shared.spare.len() < self.window {
-                    shared.spare.push(block.bytes);
-                }
+                buffers::give(block.bytes);
             }
             self.lock().written += 1;
             self.changed.notify_all();
@@ -131,10 +128,10 @@ pub(super) fn encode_in_order(
 ) -> Result<(), StateError> {
     if units.len() <= 1 {
         return units.into_iter().try_for_each(|unit| {
-            unit.encode(sizes, &mut |mut block| {
+            unit.encode(sizes, &mut |block| {
                 write(&block)?;
-                block.bytes.clear();
-                Ok(block.bytes)
+                buffers::give(block.bytes);
+                Ok(())
             })
         });
     }

@@ -1,5 +1,6 @@
 //! Keyed snapshots: one stream of a header and one section per key group. `docs/formats.md` has the bytes.
 
+mod buffers;
 mod chain;
 mod chain_read;
 mod delta;

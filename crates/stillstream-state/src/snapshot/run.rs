@@ -132,13 +132,6 @@ pub(crate) struct Chunks {
     pub parts: Vec<Part>,
 }
 
-impl Chunks {
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.parts.clear();
-    }
-}
-
 /// Takes chunks when there are enough, and leaves the memory for the next.
 pub(crate) type Full<'a> = dyn FnMut(&mut Chunks) -> Result<(), StateError> + 'a;
 

@@ -6,6 +6,7 @@
 
 use stillstream_types::{KeyGroup, KeyGroupRange};
 
+use super::buffers;
 use super::run::{CHUNK_BYTES, Chunks, FrozenRun, Part, RunWriter, Sizes, Weights};
 use crate::StateError;
 
@@ -32,7 +33,6 @@ pub(super) struct Unit {
 }
 
 /// Bytes that lie side by side in the stream, and which key groups they belong to.
-#[derive(Default)]
 pub(super) struct Block {
     pub bytes: Vec<u8>,
     pub pieces: Vec<Piece>,
@@ -45,8 +45,8 @@ pub(super) struct Piece {
     pub crc32c: u32,
 }
 
-/// Takes a block and gives back memory for the next.
-pub(super) type TakeBlock<'a> = dyn FnMut(Block) -> Result<Vec<u8>, StateError> + 'a;
+/// Takes a block, and gives its memory to [`buffers`] when it is written.
+pub(super) type TakeBlock<'a> = dyn FnMut(Block) -> Result<(), StateError> + 'a;
 
 /// Cuts runs into units, in the order of key groups.
 pub(super) fn units(mut runs: Vec<Run>, range: KeyGroupRange) -> Vec<Unit> {
@@ -73,7 +73,7 @@ pub(super) fn units(mut runs: Vec<Run>, range: KeyGroupRange) -> Vec<Unit> {
 impl Unit {
     /// Encodes everything and hands it to `take`, a block at a time.
     pub fn encode(self, sizes: &Sizes, take: &mut TakeBlock<'_>) -> Result<(), StateError> {
-        let mut chunks = Chunks { bytes: Vec::with_capacity(CHUNK_BYTES), parts: Vec::new() };
+        let mut chunks = Chunks { bytes: buffers::take(), parts: Vec::new() };
         // one run is in the order of groups, one group in that of runs
         let in_order = self.runs.len() == 1 || self.groups.len() == 1;
         for run in self.runs {
@@ -86,10 +86,12 @@ impl Unit {
             writer.finish()?;
         }
         if in_order {
-            return hand_on(&mut chunks, take);
+            hand_on(&mut chunks, take)?;
+            buffers::give(chunks.bytes);
+            return Ok(());
         }
         chunks.parts.sort_by_key(|part| (part.group, part.state));
-        let mut sorted = Chunks::default();
+        let mut sorted = Chunks { bytes: buffers::take(), parts: Vec::new() };
         for part in std::mem::take(&mut chunks.parts) {
             let start = sorted.bytes.len();
             sorted.bytes.extend_from_slice(&chunks.bytes[part.bytes.clone()]);
@@ -98,7 +100,9 @@ impl Unit {
                 hand_on(&mut sorted, take)?;
             }
         }
-        hand_on(&mut sorted, take)
+        hand_on(&mut sorted, take)?;
+        [chunks.bytes, sorted.bytes].into_iter().for_each(buffers::give);
+        Ok(())
     }
 }
 
@@ -113,8 +117,6 @@ fn hand_on(chunks: &mut Chunks, take: &mut TakeBlock<'_>) -> Result<(), StateErr
     });
     let pieces = pieces.collect();
     chunks.parts.clear();
-    let block = Block { bytes: std::mem::take(&mut chunks.bytes), pieces };
-    chunks.bytes = take(block)?;
-    chunks.clear();
-    Ok(())
+    // the next one is filled while this one is written
+    take(Block { bytes: std::mem::replace(&mut chunks.bytes, buffers::take()), pieces })
 }

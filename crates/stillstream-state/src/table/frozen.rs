@@ -179,6 +179,10 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
     pub(crate) fn into_pages(mut self, mut f: impl FnMut(&PageView<'_, K, V>)) {
         let mut freed = Vec::new();
         while let Some(&pinned) = self.pages.get(self.at) {
+            if let Some(next) = self.pages.get(self.at + 1) {
+                // pages lie in no order: the processor does not see the next one coming
+                Form::<K, V>::prefetch_page(next.entry.page());
+            }
             f(&PageView::new(&self, pinned));
             self.at += 1;
             self.release(pinned, &mut freed);

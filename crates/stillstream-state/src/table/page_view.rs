@@ -76,6 +76,23 @@ impl<'a, K: TableKey, V: TableValue> PageView<'a, K, V> {
         }
     }
 
+    /// The page's key group, if it has one and [`append_numbers`](Self::append_numbers) can be called.
+    #[inline(always)]
+    pub fn group_of_numbers(&self) -> Option<KeyGroup> {
+        let all_inside = || self.has_one_group() && self.frozen.spilled(self.pinned).next().is_none();
+        (Form::<K, V>::is_numbers() && !self.pinned.entry.page().is_empty_page() && all_inside())
+            .then_some(KeyGroup(self.span.groups.start))
+    }
+
+    /// Appends the binary form of each entry of a page that has a [`group_of_numbers`](Self::group_of_numbers), and says how
+    /// many they are.
+    #[inline(always)]
+    pub fn append_numbers(&self, out: &mut Vec<u8>) -> u32 {
+        assert!(Form::<K, V>::is_numbers() && !self.pinned.entry.page().is_empty_page());
+        // SAFETY: checked; the image pins the page, so nobody writes it
+        unsafe { Form::<K, V>::append_numbers(self.pinned.entry.page(), out) }
+    }
+
     /// Calls `f` with each entry of the image's groups, in the order of the page.
     #[inline(always)]
     fn visit(&self, mut f: impl FnMut(KeyGroup, usize, &'a K, &'a V)) {

@@ -13,6 +13,14 @@ impl<K, V> Form<K, V> {
         prefetch(bucket.wrapping_add(if Self::IN_PAIR { LINE } else { 4 * Self::SLOTS }));
     }
 
+    /// Loads the buckets of a page that is read from start to end soon.
+    #[inline(always)]
+    pub(in crate::table) fn prefetch_page(page: Page) {
+        for line in 0..Self::BUCKETS * Self::BUCKET_BYTES / LINE {
+            prefetch(page.start().wrapping_add(line * LINE));
+        }
+    }
+
     /// How many rounds of prefetching the layout wants: the bucket; the slot; the boxed value.
     pub(in crate::table) const ROUNDS: usize = if Self::IN_PAIR { 1 } else { 2 } + Self::VALUE_BOXED as usize;
 
