@@ -87,7 +87,8 @@ impl Rule {
                 out.raw(part.group, count, sifted);
             }
         }
-        chunks.clear();
+        chunks.bytes.clear();
+        chunks.parts.clear();
         Ok(())
     }
 
