@@ -72,13 +72,22 @@ pub(crate) struct Chain {
     scratch: Output,
     /// Whether something was given to an output.
     sent: bool,
+    /// Whether every operator is timed: see [`Turn`].
+    watchful: bool,
     pub records_in: u64,
     pub records_out: u64,
 }
 
 impl Chain {
     pub fn new() -> Self {
-        Self { links: Vec::new(), scratch: Output::default(), sent: false, records_in: 0, records_out: 0 }
+        Self {
+            links: Vec::new(),
+            scratch: Output::default(),
+            sent: false,
+            watchful: true,
+            records_in: 0,
+            records_out: 0,
+        }
     }
 
     fn add(
@@ -255,6 +264,7 @@ impl Chain {
         gate: &dyn Fn(&[u32]) -> bool,
         ports: &mut dyn Ports,
     ) -> Result<Pause> {
+        turn.watchful = self.watchful;
         'work: loop {
             if std::mem::take(&mut self.sent) {
                 turn.emitted();
@@ -265,7 +275,7 @@ impl Chain {
                         return Ok(Pause::Gated);
                     }
                     if turn.is_over() {
-                        return Ok(Pause::TurnOver);
+                        return Ok(self.pause(Pause::TurnOver, turn));
                     }
                     self.resume(at, turn, ports)?;
                     continue 'work;
@@ -274,7 +284,7 @@ impl Chain {
                     continue;
                 }
                 if turn.is_over() {
-                    return Ok(Pause::TurnOver);
+                    return Ok(self.pause(Pause::TurnOver, turn));
                 }
                 let ready = self.call(at, ports, |body, _| match body {
                     Body::Operator(operator) => operator.ready(),
@@ -309,8 +319,14 @@ impl Chain {
                 self.resume(at, turn, ports)?;
                 continue 'work;
             }
-            return Ok(Pause::Quiet);
+            return Ok(self.pause(Pause::Quiet, turn));
         }
+    }
+
+    fn pause(&mut self, pause: Pause, turn: &mut Turn<'_>) -> Pause {
+        turn.settle();
+        self.watchful = turn.watchful;
+        pause
     }
 
     fn resume(&mut self, at: usize, turn: &mut Turn<'_>, ports: &mut dyn Ports) -> Result<()> {

@@ -39,13 +39,24 @@ pub(crate) struct Turn<'a> {
     /// Records that it may still do.
     left: usize,
     begun: Duration,
+    /// By the last look at the clock.
     now: Duration,
+    /// When the work that [`Turn::settle`] will end was begun.
+    settled: Duration,
+    /// Work has been done since the last look at the clock.
+    unread: bool,
+    /// Every operator is timed, not only those that may be slow: something took long, and it is not known what.
+    pub watchful: bool,
 }
+
+/// An operator that could do so many times the records in a turn is fast: its time is taken together with that of others.
+const FAST: usize = 16;
 
 impl<'a> Turn<'a> {
     pub fn begin(limits: TurnLimits, clock: &'a dyn Clock) -> Self {
         let now = limits.time.map_or(Duration::ZERO, |_| clock.elapsed());
-        Self { limits, clock, left: limits.records, begun: now, now }
+        let (left, unread, watchful) = (limits.records, false, true);
+        Self { limits, clock, left, begun: now, now, settled: now, unread, watchful }
     }
 
     /// Whether the task should send what it has. Never before it has done something.
@@ -74,12 +85,34 @@ impl<'a> Turn<'a> {
     pub fn used(&mut self, records: usize, pace: &mut Pace) {
         self.left = self.left.saturating_sub(records + 1);
         let Some(time) = self.limits.time else { return };
-        let before = std::mem::replace(&mut self.now, self.clock.elapsed());
+        let fast = pace.0.is_some_and(|fit| fit / FAST >= records);
+        if fast && !self.watchful {
+            self.unread = true;
+            return;
+        }
+        let before = self.now;
+        self.read();
         if records > 0 {
-            let took = self.now.saturating_sub(before).as_nanos().max(1);
-            let fit = records as u128 * time.as_nanos() / took;
+            let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            let took = nanos(self.now.saturating_sub(before)).max(1);
+            let fit = (records as u64).saturating_mul(nanos(time)) / took;
             pace.0 = Some(usize::try_from(fit).unwrap_or(usize::MAX).max(1));
         }
+    }
+
+    fn read(&mut self) {
+        self.now = self.clock.elapsed();
+        self.unread = false;
+    }
+
+    /// All operators have done what there was to do. If that took long, they are timed one by one from now on.
+    pub fn settle(&mut self) {
+        let Some(time) = self.limits.time else { return };
+        if self.unread {
+            self.read();
+        }
+        let took = self.now.saturating_sub(std::mem::replace(&mut self.settled, self.now));
+        self.watchful = took >= time / 4;
     }
 }
 
@@ -133,6 +166,27 @@ mod tests {
         assert_eq!(pace.slower(Pace::default()), pace);
         turn.used(7, &mut pace);
         assert!(turn.room(pace) > 1_000_000, "a fast one is not limited");
+    }
+
+    #[test]
+    fn a_fast_operator_that_becomes_slow_is_noticed_when_all_have_worked() {
+        let (clock, limits) = (ManualClock::default(), TurnLimits::new(1_000, Some(80 * MS)));
+        let (mut turn, mut pace) = (Turn::begin(limits, &clock), Pace::default());
+        clock.advance(MS / 100);
+        turn.used(10, &mut pace);
+        turn.settle();
+        assert_eq!((turn.room(pace), turn.watchful), (10_000, false));
+        clock.advance(30 * MS);
+        turn.used(10, &mut pace);
+        assert_eq!((turn.room(pace), turn.is_over()), (10_000, false), "nobody has looked at the clock");
+        turn.settle();
+        assert!(turn.is_over() && turn.watchful);
+        clock.advance(30 * MS);
+        turn.used(10, &mut pace);
+        assert_eq!(turn.room(pace), 3);
+        clock.advance(MS / 100);
+        turn.settle();
+        assert!(turn.watchful, "a turn's share was used");
     }
 
     #[test]

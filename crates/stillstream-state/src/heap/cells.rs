@@ -45,7 +45,7 @@ impl<K: Key, V: Data> Cells<K, V> {
         both!(self, table => table.len())
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, hash: KeyHash, key: &K) -> Option<&V> {
         both!(self, table => table.get(hash, key))
     }
@@ -60,7 +60,7 @@ impl<K: Key, V: Data> Cells<K, V> {
         both!(self, table => table.get_or_insert_with(hash, key, make))
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, hash: KeyHash, key: &K, value: V) {
         both!(self, table => { table.insert(hash, key, value); })
     }
