@@ -1,5 +1,6 @@
 //! Incremental checkpoints of the RocksDB backend, on real files.
 
+mod one_percent;
 mod shared_store;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -441,36 +442,12 @@ fn a_file_name_that_leads_out_of_the_folder_is_refused() -> Result {
 fn with_one_percent_of_a_million_keys_changed_a_checkpoint_uploads_a_fraction_of_a_full_one() -> Result {
     const KEYS: u64 = 1_000_000;
     let folder = tempfile::tempdir()?;
-    let store = SharedStore::new(&folder.path().join("store"));
     // with RocksDB's own compactions, whose output is uploaded too
     let options = RocksDbOptions { compaction: None, ..options(folder.path()) };
-    let mut running = backend_with(groups().all(), options)?;
-    let state = running.value::<(u64, u64)>("n")?;
-    (0..KEYS).try_for_each(|key| state.set(&at(&key), (key, 0)))?;
-    checkpoint(&mut running, 1, &store)?;
-    running.checkpoint_completed(CheckpointId(1));
-    store.take_bytes();
-    let (mut random, mut changes) = (1u64, 0);
-    let mut uploads = Vec::new();
-    for id in 2..=10 {
-        for _ in 0..KEYS / 100 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            state.update(&at(&((random >> 33) % KEYS)), || (0, 0), |value| value.1 += 1)?;
-            changes += 1;
-        }
-        checkpoint(&mut running, id, &store)?;
-        running.checkpoint_completed(CheckpointId(id));
-        uploads.push(store.take_bytes());
-    }
-    running.freeze()?.write(&store, "full")?;
-    let full = store.take_bytes();
-    let mean = uploads.iter().sum::<u64>() / uploads.len() as u64;
-    println!("{KEYS} keys, 1 % changed: full {full} bytes, incremental {mean} in the mean, {uploads:?}");
-    assert!(full > KEYS * 24, "every key and value");
+    let found = one_percent::measure(folder.path(), KEYS, 9, options)?;
+    println!("{KEYS} keys, 1 % changed: {found:?}, mean {}", found.mean());
+    assert!(found.full > KEYS * 24, "every key and value");
     // most upload one small file; now and then one has the output of a compaction
-    assert!(mean * 4 < full, "{mean} of {full}");
-    let mut total = 0;
-    running.keyed_value::<(u64, u64)>("n")?.for_each(|_, value| total += value.1)?;
-    assert_eq!(total, changes);
+    assert!(found.mean() * 4 < found.full, "{found:?}");
     Ok(())
 }
