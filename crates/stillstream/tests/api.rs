@@ -97,6 +97,8 @@ fn a_pause_ends_a_session_wherever_the_watermark_stands() {
     let sessions = env
         .from_collection(clicks.map(|(user, minute)| Click { user, at: at(minute) }))
         .watermarks(WatermarkStrategy::monotonic().timestamp(|click: &Click| click.at))
+        // as the source: dealt out to two subtasks, the records of a user would lose their order
+        .set_parallelism(1)
         .key_by(|click| click.user)
         .process::<Sessions>()
         .uid("sessions")

@@ -35,7 +35,11 @@ impl StagedFile {
                 // another subtask may remove the empty folder at any moment
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < 100 => {
                     attempts += 1;
-                    fs::create_dir_all(folder).map_err(ConnectorError::write(folder))?;
+                    match fs::create_dir_all(folder) {
+                        // made by another one and removed again while this one looked
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !folder.exists() => {}
+                        made => made.map_err(ConnectorError::write(folder))?,
+                    }
                 }
                 result => break result.map_err(ConnectorError::write(&path))?,
             }
