@@ -37,7 +37,7 @@ impl StagedFile {
                     attempts += 1;
                     match fs::create_dir_all(folder) {
                         // made by another one and removed again while this one looked
-                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !folder.exists() => {}
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !folder.is_file() => {}
                         made => made.map_err(ConnectorError::write(folder))?,
                     }
                 }
