@@ -92,7 +92,8 @@ pub struct RocksDbOptions {
     pub metadata_block_bytes: Option<u64>,
     /// Size of the block cache of one column family in bytes, where memory is not managed.
     pub block_cache_bytes: Option<u64>,
-    /// Whether new files get a bloom filter.
+    /// Whether new files get a bloom filter; `None`: those above the last level do, which holds nearly all keys and would need
+    /// the largest ones.
     pub bloom_filter: Option<bool>,
     /// Its bits per key.
     pub bloom_bits_per_key: Option<f64>,

@@ -120,6 +120,11 @@ impl Tuning {
         if let Some(memory) = &self.memory {
             options.set_arena_block_size(memory.arena_block_bytes(write_buffer_bytes));
         }
+        if given.bloom_filter.is_none() && !self.high_mem() {
+            // the last level holds nearly all keys, and most keys that are asked for are there: only what lies above it has
+            // filters, which take little memory and spare a block of each file
+            options.set_optimize_filters_for_hits(true);
+        }
         options.set_merge_operator("stillstream.append", append, append_some);
         options.set_block_based_table_factory(&self.table_options());
         options
@@ -132,7 +137,7 @@ impl Tuning {
             given.block_bytes.unwrap_or(if self.high_mem() { 128 << 10 } else { 4 << 10 }) as usize
         );
         table.set_metadata_block_size(given.metadata_block_bytes.unwrap_or(4 << 10) as usize);
-        if given.bloom_filter.unwrap_or(self.high_mem()) {
+        if given.bloom_filter.unwrap_or(true) {
             let bits = given.bloom_bits_per_key.unwrap_or(10.0);
             table.set_bloom_filter(bits, given.bloom_block_based.unwrap_or(false));
         }

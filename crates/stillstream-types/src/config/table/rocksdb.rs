@@ -235,7 +235,7 @@ pub(super) const ROWS: &[Row] = &[
         "state.backend.rocksdb.use-bloom-filter",
         Kind::Boolean,
         "false",
-        "every new file gets a bloom filter",
+        "every new file gets a bloom filter; where nothing is set, those above the last level do",
     ),
     option(
         "state.backend.rocksdb.use-ingest-db-restore-mode",
