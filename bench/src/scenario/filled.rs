@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use stillstream::JobStatus;
 use stillstream::config::ExternalizedCheckpointRetention;
 use stillstream::prelude::*;
 
@@ -26,7 +27,11 @@ pub fn prepare(settings: &Settings, env: &mut StreamExecutionEnvironment, dir: &
         .set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation);
     let out = count::build(&filling, &first);
     let job = first.execute_async("filling")?;
-    let made = steady::wait_for(&job, &|| out.count(), settings.keys).and_then(|()| job.trigger_checkpoint());
+    let made = steady::wait_for(&job, &|| out.count(), settings.keys).and_then(|()| {
+        // records may be through before all subtasks have reported that they run
+        job.wait_until(Duration::from_secs(60), |job| job.status() == JobStatus::Running);
+        job.trigger_checkpoint()
+    });
     steady::stop(job)?;
     let name = made?.path;
     let path = find(dir, &name)
