@@ -265,7 +265,9 @@ impl Family {
     pub fn delete(&self, key: &[u8]) -> Result<(), StateError> {
         self.database.writer.wait_for_barriers();
         let delete = self.database.rocks.delete_cf_opt(&*self.handle, key, &self.database.write);
-        delete.map_err(self.failed("deleting from"))
+        delete.map_err(self.failed("deleting from"))?;
+        // a removal lies in the write buffer as an entry does
+        self.database.wrote(&self.name, key.len())
     }
 
     /// Deletes all keys from `from` up to but without `to`.

@@ -21,6 +21,9 @@ pub struct Size {
     pub memory_mb: u64,
 }
 
+/// A process that is not killed should be done long before.
+const LONGEST: Duration = Duration::from_secs(1_800);
+
 /// Each key comes so many times.
 const ROUNDS: u64 = 2;
 
@@ -141,6 +144,11 @@ pub fn supervise(
                 child.wait().context(|| "waiting for the job's process")?;
                 report.kills += 1;
                 break None;
+            }
+            if lived >= LONGEST {
+                child.kill().context(|| "killing the job's process")?;
+                child.wait().context(|| "waiting for the job's process")?;
+                return Err(Error::msg(format!("the job's process did not come to its end in {LONGEST:?}")));
             }
             std::thread::sleep(step);
             lived += step;
