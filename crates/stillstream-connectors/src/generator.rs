@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::fmt;
 use std::sync::Arc;
 
@@ -134,7 +135,8 @@ impl<T: Data, F: Fn(u64) -> T + 'static> SplitReader<T, GeneratorSplit> for Read
         }
         out.values.reserve(room as usize);
         while room > 0 {
-            let Some(Reverse((from, at))) = self.order.pop() else { break };
+            let Some(mut first) = self.order.peek_mut() else { break };
+            let Reverse((from, at)) = *first;
             let block_end = (from / BLOCK + 1).saturating_mul(BLOCK).min(self.count);
             let until = block_end.min(from.saturating_add(room));
             let make = &*self.make;
@@ -142,8 +144,10 @@ impl<T: Data, F: Fn(u64) -> T + 'static> SplitReader<T, GeneratorSplit> for Read
             room -= until - from;
             let split = &mut self.splits[at];
             split.next = after(until);
-            if split.next < self.count {
-                self.order.push(Reverse((split.next, at)));
+            // in place: one way down the heap instead of two
+            match split.next < self.count {
+                true => *first = Reverse((split.next, at)),
+                false => drop(PeekMut::pop(first)),
             }
         }
         Ok(if self.order.is_empty() { SourceStatus::Ended } else { SourceStatus::More })

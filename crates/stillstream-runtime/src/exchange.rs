@@ -1,6 +1,8 @@
 //! How records get from the subtasks of one task to those of the next.
 
 mod by_key;
+mod hashing;
+mod part;
 
 pub use by_key::by_key;
 
@@ -29,6 +31,11 @@ pub trait KeySelector<T>: Send + Sync + 'static {
     type Key: Key;
     /// Calls `f` with the key of `record`.
     fn with_key<R>(&self, record: &T, f: impl FnOnce(&Self::Key) -> R) -> R;
+    /// Asks for the memory that comparing the key of `record` will read beside the record; a hint for keys that own memory.
+    #[inline(always)]
+    fn prefetch(&self, record: &T) {
+        let _ = record;
+    }
     /// The key of `record`, as a value of its own.
     #[inline(always)]
     fn key(&self, record: &T) -> Self::Key {
@@ -86,6 +93,10 @@ impl<T, K: Key, F: Fn(&T) -> &K + Send + Sync + 'static> KeySelector<T> for Borr
     #[inline(always)]
     fn with_key<R>(&self, record: &T, f: impl FnOnce(&K) -> R) -> R {
         f((self.0)(record))
+    }
+    #[inline(always)]
+    fn prefetch(&self, record: &T) {
+        (self.0)(record).prefetch();
     }
 }
 

@@ -27,6 +27,7 @@ pub mod kinds;
 mod memory_store;
 mod meta;
 pub mod operator;
+mod prefetch;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 mod rocksdb_options;

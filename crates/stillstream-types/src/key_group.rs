@@ -141,8 +141,13 @@ impl KeyGroups {
     /// The key group of a key with this hash code (Java's `hashCode` where Java has such a key).
     #[inline(always)]
     pub fn group_of(self, hash_code: i32) -> KeyGroup {
-        let low = self.magic.wrapping_mul(murmur_hash(hash_code) as u64);
-        let group = ((low as u128 * self.max_parallelism as u128) >> 64) as u64;
+        let (hash, max) = (murmur_hash(hash_code), self.max_parallelism);
+        if max.is_power_of_two() {
+            return KeyGroup((hash & (max - 1)) as u16);
+        }
+        // the upper half of the product of 64 by 32 bits, from products that vectors have too
+        let (low, max) = (self.magic.wrapping_mul(hash as u64), max as u64);
+        let group = ((low >> 32) * max + ((low & 0xffff_ffff) * max >> 32)) >> 32;
         KeyGroup(group as u16)
     }
 

@@ -47,11 +47,13 @@ impl KeyHasher {
     }
 
     /// A string; Java's `String.hashCode`, over UTF-16 code units.
-    #[inline]
+    #[inline(always)]
     pub fn string(&mut self, value: &str) {
-        let code = ascii_code(value.as_bytes()).unwrap_or_else(|| {
+        #[cold]
+        fn utf16_code(value: &str) -> i32 {
             value.encode_utf16().fold(0i32, |code, unit| code.wrapping_mul(31).wrapping_add(unit as i32))
-        });
+        }
+        let code = ascii_code(value.as_bytes()).unwrap_or_else(|| utf16_code(value));
         self.add(code, mix_bytes(value.as_bytes()));
     }
 
@@ -83,7 +85,7 @@ fn half(bytes: &[u8], at: usize) -> u64 {
     u32::from_le_bytes(full) as u64
 }
 
-/// Less than eight bytes as a word in memory's order, behind zeroes.
+/// Up to eight bytes as a word in memory's order, behind zeroes.
 #[inline(always)]
 fn behind_zeroes(bytes: &[u8]) -> u64 {
     let n = bytes.len();
@@ -91,6 +93,7 @@ fn behind_zeroes(bytes: &[u8]) -> u64 {
     let word = match n {
         0 => return 0,
         1..=3 => byte(0) | byte(n / 2) | byte(n - 1),
+        // eight too: the halves then lie side by side
         _ => half(bytes, 0) | half(bytes, n - 4) << (8 * (n - 4)),
     };
     word << (64 - 8 * n)
@@ -111,6 +114,12 @@ fn code_of_eight(word: u64) -> i32 {
 #[inline(always)]
 fn ascii_code(bytes: &[u8]) -> Option<i32> {
     const STEP: i32 = 31i32.wrapping_pow(8);
+    const ASCII: u64 = !0x8080_8080_8080_8080;
+    // most words: without a branch by length, which the processor would guess wrong
+    if let 4..=8 = bytes.len() {
+        let word = behind_zeroes(bytes);
+        return (word & !ASCII == 0).then_some(code_of_eight(word));
+    }
     let (first, rest) = bytes.split_at(bytes.len() % 8);
     let first = behind_zeroes(first);
     let (mut all, mut code) = (first, code_of_eight(first));
@@ -119,7 +128,7 @@ fn ascii_code(bytes: &[u8]) -> Option<i32> {
         all |= eight;
         code = code.wrapping_mul(STEP).wrapping_add(code_of_eight(eight));
     }
-    (all & 0x8080_8080_8080_8080 == 0).then_some(code)
+    (all & !ASCII == 0).then_some(code)
 }
 
 #[inline(always)]
@@ -136,8 +145,13 @@ fn mix_bytes(bytes: &[u8]) -> u64 {
     let (x, y) = match n {
         0 => (0, 0),
         1..=3 => (bytes[0] as u64 | (bytes[n / 2] as u64) << 8, bytes[n - 1] as u64),
-        4..=7 => (half(bytes, 0), half(bytes, n - 4)),
-        8..=16 => (word(bytes, 0), word(bytes, n - 8)),
+        // seven and eight are alike often enough that a branch between them would be guessed wrong
+        4..=8 => {
+            let (first, last) = (half(bytes, 0), half(bytes, n - 4));
+            let both = first | last << 32;
+            if n == 8 { (both, both) } else { (first, last) }
+        }
+        9..=16 => (word(bytes, 0), word(bytes, n - 8)),
         _ => {
             let mut at = 0;
             while at + 16 < n {

@@ -106,6 +106,11 @@ pub trait Data: Clone + Send + Sync + 'static {
         items.iter().for_each(|item| item.hash_key(hasher));
     }
 
+    /// Asks the processor for the memory that comparing the value will read beside the value itself.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn prefetch(&self) {}
+
     /// Appends the binary forms of all items, one after another. Types of fixed size copy memory instead.
     fn encode_slice(items: &[Self], out: &mut Vec<u8>) {
         items.iter().for_each(|item| item.encode(out));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Data, DecodeError, KeyHasher, Schema};
+use crate::prefetch::prefetch;
 
 fn read<'a>(input: &mut &'a [u8]) -> Result<&'a str, DecodeError> {
     let len = u32::decode(input)? as usize;
@@ -25,9 +26,13 @@ impl Data for String {
     fn schema() -> Schema {
         Schema::Primitive("string".into())
     }
-    #[inline]
+    #[inline(always)]
     fn hash_key(&self, hasher: &mut KeyHasher) {
         hasher.string(self);
+    }
+    #[inline(always)]
+    fn prefetch(&self) {
+        prefetch(self.as_ptr());
     }
 }
 
@@ -45,5 +50,9 @@ impl Data for Arc<str> {
     }
     fn hash_key(&self, hasher: &mut KeyHasher) {
         hasher.string(self);
+    }
+    #[inline(always)]
+    fn prefetch(&self) {
+        prefetch(self.as_ptr());
     }
 }

@@ -46,6 +46,10 @@ macro_rules! tuple {
             fn hash_key(&self, hasher: &mut KeyHasher) {
                 $(self.$at.hash_key(hasher);)+
             }
+            #[inline(always)]
+            fn prefetch(&self) {
+                $(self.$at.prefetch();)+
+            }
         }
     };
 }

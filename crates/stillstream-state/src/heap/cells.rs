@@ -152,6 +152,9 @@ impl<K: Key, V: Data> Cells<K, V> {
     }
 
     /// Updates the value of each record of a batch, made first where there is none.
+    ///
+    /// Inlined, so that what the closures know of the batch (one length, one place) is known in the loop too.
+    #[inline(always)]
     pub fn update_batch(
         &mut self,
         hashes: &[KeyHash],

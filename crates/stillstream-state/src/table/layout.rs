@@ -20,6 +20,7 @@ use std::marker::PhantomData;
 use std::mem::needs_drop;
 use std::ptr;
 
+use super::keys::same;
 use super::pool::{PAGE_BYTES, Page};
 use super::shared::Shared;
 
@@ -314,7 +315,7 @@ impl<K, V> Form<K, V> {
     #[inline(always)]
     pub(super) unsafe fn find(page: Page, tag: u32, key: &K) -> Result<Spot, bool>
     where
-        K: Eq,
+        K: Eq + 'static,
     {
         let home = Self::home(tag);
         let mut bucket = home;
@@ -324,7 +325,7 @@ impl<K, V> Form<K, V> {
             while found != 0 {
                 let spot = Spot { bucket, slot: found.trailing_zeros() as usize };
                 // SAFETY: a slot with a tag is taken
-                if unsafe { *Self::key(page, spot) == *key } {
+                if same(unsafe { &*Self::key(page, spot) }, key) {
                     return Ok(spot);
                 }
                 found &= found - 1;

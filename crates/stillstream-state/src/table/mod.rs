@@ -291,7 +291,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     /// Record `i` has hash `hashes[i]` and the key that `keys` gives for `i`. A new key gets `init()`; then `f(i, value)`, when
     /// the key is not looked at any more: it may lie in a record that `f` takes.
     /// Batches of some hundred records or more hide most of the waiting for memory.
-    #[inline]
+    #[inline(always)]
     pub fn update_batch(
         &mut self,
         hashes: &[KeyHash],
@@ -315,7 +315,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         if self.is_in_cache() {
             return;
         }
-        let (view, rounds) = (self.view(), Form::<K, V>::ROUNDS);
+        let (view, rounds) = (self.view(), Form::<K, V>::rounds());
         for round in 0..rounds {
             let ahead = (rounds - round) * AHEAD;
             let from = if at == 0 { 0 } else { at + ahead };
@@ -333,9 +333,9 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         mut init: impl FnMut() -> V,
         mut f: impl FnMut(usize, &mut V),
     ) {
-        let rounds = if PREFETCH { Form::<K, V>::ROUNDS } else { 0 };
+        let rounds = if PREFETCH { Form::<K, V>::rounds() } else { 0 };
         let ahead = |round: usize| (rounds - round) * AHEAD;
-        // kept out of memory, which the compiler must think written by every update
+        // a copy for each record: what a closure may write lies in memory, and not in registers
         let mut view = self.view();
         for round in 0..rounds {
             for &hash in hashes.iter().take(ahead(round)) {
@@ -348,20 +348,21 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
                     view.prefetch::<K, V>(round, later);
                 }
             }
-            let value = keys.with(i, |key| {
-                let (place, tag, entry) = view.locate::<K, V>(hash);
+            let (place, tag, entry) = view.locate::<K, V>(hash);
+            let (value, moved) = keys.with(i, |key| {
                 // SAFETY: only `&mut self` writes the table's pages
                 let found = unsafe { Form::<K, V>::find(entry.page(), tag, key) };
                 match found {
                     // SAFETY: the slot is taken, and own pages may be written
-                    Ok(spot) if entry.is_own() => unsafe { Form::<K, V>::value_mut(entry.page(), spot) },
-                    _ => {
-                        let value = std::ptr::from_mut(self.get_or_insert_at(place, tag, key, &mut init));
-                        view = self.view();
-                        value
+                    Ok(spot) if entry.is_own() => {
+                        (unsafe { Form::<K, V>::value_mut(entry.page(), spot) }, false)
                     }
+                    _ => (std::ptr::from_mut(self.get_or_insert_at(place, tag, key, &mut init)), true),
                 }
             });
+            if moved {
+                view = self.view();
+            }
             // SAFETY: the value lies in own memory, and the table is not touched before the next record
             f(i, unsafe { &mut *value });
         }

@@ -72,7 +72,7 @@ impl<K: Key, V: Data> KeyedValue<K, V> {
     /// [`update`](Self::update) for a batch: record `i` has hash `hashes[i]` and the key that `keys` gives for `i`. A new
     /// key gets `init()`; then `f(i, value)`. The memory of later records is asked for ahead, which halves the time per
     /// record in tables larger than the cache; RocksDB reads and writes all keys of the batch at once.
-    #[inline]
+    #[inline(always)]
     pub fn update_batch(
         &self,
         hashes: &[KeyHash],

@@ -4,9 +4,11 @@ use std::cell::RefCell;
 use std::vec::IntoIter;
 
 use stillstream_runtime::exchange::KeySelector;
-use stillstream_state::table::KeyAt;
+use stillstream_state::table::{AHEAD, KeyAt};
 
 /// Records that are taken out first to last, while the keys of those that are still there can be looked at.
+///
+/// What a key owns was written by another worker, so it is asked for some records ahead.
 pub(crate) struct InOrder<'a, T, S> {
     rest: RefCell<IntoIter<T>>,
     len: usize,
@@ -32,6 +34,10 @@ impl<T, S: KeySelector<T>> KeyAt<S::Key> for InOrder<'_, T, S> {
         let rest = self.rest.borrow();
         let rest = rest.as_slice();
         // a state asks for a record's key before the record is taken
-        self.selector.with_key(&rest[i + rest.len() - self.len], f)
+        let at = i + rest.len() - self.len;
+        if let Some(later) = rest.get(at + AHEAD) {
+            self.selector.prefetch(later);
+        }
+        self.selector.with_key(&rest[at], f)
     }
 }

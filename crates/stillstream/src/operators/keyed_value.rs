@@ -10,7 +10,7 @@ use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
 
 use super::in_order::InOrder;
 use super::keyed_state::{freeze, open_keyed};
-use super::records::{Keys, Records};
+use super::records::KeysOf;
 
 /// What is done with a record and the value of its key.
 pub(crate) trait Step<T, V, U>: Send + Sync + 'static {
@@ -82,14 +82,20 @@ impl<T: Data, S: KeySelector<T>, V: Data, U: Data, F: Step<T, V, U>> Operator
             };
             opened.value.update_batch(&hashes, &records, || step.init(), each)
         } else {
-            let records = Records::new(values);
-            let keys = Keys { records: &records, selector, chosen: None };
-            let each = |i, value: &mut V| {
-                if let Some(record) = records.take(i, true) {
-                    results.push(step.step(value, record));
+            let records = &values[..];
+            let keys = KeysOf { records, selector };
+            // written where they belong, without a look at the capacity for each
+            let (mut room, mut done) = (results.spare_capacity_mut().iter_mut(), 0);
+            let each = |i: usize, value: &mut V| {
+                if let Some(place) = room.next() {
+                    place.write(step.step(value, records[i].clone()));
+                    done += 1;
                 }
             };
-            opened.value.update_batch(&hashes, &keys, || step.init(), each)
+            let updated = opened.value.update_batch(&hashes, &keys, || step.init(), each);
+            // SAFETY: the first `done` places of the room, which begins behind the empty vector's end, have been written
+            unsafe { results.set_len(done) };
+            updated
         };
         updated.map_err(StateError::into_error)?;
         out.batch(Batch::timed(results, times));

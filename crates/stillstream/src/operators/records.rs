@@ -70,3 +70,16 @@ impl<T: Data, S: KeySelector<T>> KeyAt<S::Key> for Keys<'_, T, S> {
         }
     }
 }
+
+/// The keys of records that stay where they are.
+pub(crate) struct KeysOf<'a, T, S> {
+    pub records: &'a [T],
+    pub selector: &'a S,
+}
+
+impl<T, S: KeySelector<T>> KeyAt<S::Key> for KeysOf<'_, T, S> {
+    #[inline(always)]
+    fn with<R>(&self, i: usize, f: impl FnOnce(&S::Key) -> R) -> R {
+        self.selector.with_key(&self.records[i], f)
+    }
+}

@@ -1,7 +1,9 @@
 //! Prefetching: what a look-up will read, round by round.
 
+use super::super::keys::{as_text, is_text};
 use super::super::pool::Page;
 use super::{Form, LINE, Spot};
+use crate::prefetch::prefetch;
 
 impl<K, V> Form<K, V> {
     /// Loads the bucket of a tag.
@@ -9,8 +11,11 @@ impl<K, V> Form<K, V> {
     pub(in crate::table) fn prefetch(page: Page, tag: u32) {
         let bucket = Self::bucket(page, Self::home(tag));
         prefetch(bucket);
-        // the second half; of a wide bucket, the tags' second line if they straddle two
-        prefetch(bucket.wrapping_add(if Self::IN_PAIR { LINE } else { 4 * Self::SLOTS }));
+        if Self::IN_PAIR {
+            prefetch(bucket.wrapping_add(LINE));
+        } else if !Self::TAGS_IN_LINE {
+            prefetch(bucket.wrapping_add(4 * Self::SLOTS));
+        }
     }
 
     /// Loads the buckets of a page that is read from start to end soon.
@@ -21,15 +26,34 @@ impl<K, V> Form<K, V> {
         }
     }
 
-    /// How many rounds of prefetching the layout wants: the bucket; the slot; the boxed value.
-    pub(in crate::table) const ROUNDS: usize = if Self::IN_PAIR { 1 } else { 2 } + Self::VALUE_BOXED as usize;
+    /// Whether no bucket's tags lie in two lines.
+    const TAGS_IN_LINE: bool = Self::BUCKET_BYTES.is_multiple_of(LINE) && 4 * (1 + Self::SLOTS) <= LINE;
+    /// Whether no slot lies in two lines.
+    const SLOT_IN_LINE: bool = Self::BUCKET_BYTES.is_multiple_of(LINE)
+        && LINE.is_multiple_of(Self::SLOT_BYTES)
+        && Self::SLOTS_AT.is_multiple_of(Self::SLOT_BYTES);
+
+    /// Rounds that end with the slot: the bucket; the slot, if it is not part of what is loaded of the bucket.
+    const TO_SLOT: usize = if Self::IN_PAIR { 1 } else { 2 };
+
+    /// How many rounds of prefetching the layout wants: those to the slot, and one for the boxed value and a key's text.
+    #[inline(always)]
+    pub(in crate::table) fn rounds() -> usize
+    where
+        K: 'static,
+    {
+        Self::TO_SLOT + usize::from(Self::VALUE_BOXED || is_text::<K>())
+    }
 
     /// Loads what a look-up will read after the bucket of the tag was loaded.
     ///
     /// # Safety
     /// Nobody writes the page meanwhile.
     #[inline(always)]
-    pub(in crate::table) unsafe fn prefetch_slot(page: Page, tag: u32, round: usize) {
+    pub(in crate::table) unsafe fn prefetch_slot(page: Page, tag: u32, round: usize)
+    where
+        K: 'static,
+    {
         let bucket = Self::home(tag);
         // SAFETY: the caller's promise
         let found = unsafe { Self::matching(page, bucket, tag) };
@@ -37,26 +61,21 @@ impl<K, V> Form<K, V> {
             return;
         }
         let spot = Spot { bucket, slot: found.trailing_zeros() as usize };
-        if Self::VALUE_BOXED && round + 1 == Self::ROUNDS {
-            // SAFETY: a slot with a tag is taken
-            prefetch(unsafe { Self::value(page, spot) }.cast());
-        } else {
+        if round < Self::TO_SLOT {
             let slot = Self::slot(page, spot);
             prefetch(slot);
-            if Self::SLOT_BYTES > 16 {
+            if !Self::SLOT_IN_LINE {
                 prefetch(slot.wrapping_add(Self::SLOT_BYTES - 1));
             }
+            return;
+        }
+        if Self::VALUE_BOXED {
+            // SAFETY: a slot with a tag is taken
+            prefetch(unsafe { Self::value(page, spot) }.cast());
+        }
+        // SAFETY: a slot with a tag is taken
+        if let Some(text) = as_text(unsafe { &*Self::key(page, spot) }) {
+            prefetch(text.as_ptr());
         }
     }
-}
-
-#[inline(always)]
-fn prefetch(at: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch is a hint and reads nothing, whatever the address
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
 }
