@@ -7,6 +7,7 @@ use std::sync::mpsc;
 
 use parking_lot::Mutex;
 use stillstream_types::crash::crash_point;
+use stillstream_types::threads::work_in_background;
 use stillstream_types::{
     CheckpointId, Generation, OperatorId, Result, ResultExt, SubtaskId, TaskSnapshot, streams::SnapshotStore,
 };
@@ -64,6 +65,7 @@ impl SnapshotPool {
             let (receiver, stores, clock, aborted) =
                 (receiver.clone(), stores.clone(), clock.clone(), aborted.clone());
             let run = move || {
+                work_in_background();
                 loop {
                     let job = receiver.lock().recv();
                     let Ok(job) = job else { return };

@@ -121,6 +121,35 @@ impl Worker {
         self.checkpoint(what, Some(idle[idle.len() / 2]))
     }
 
+    /// A full snapshot while updates go on, once: nobody tells changes from it.
+    fn busy_snapshot(&mut self, what: &str) -> Result<(), StateError> {
+        let mut idle: Vec<Duration> = (0..2000).map(|_| self.batch()).collect::<Result<_, _>>()?;
+        idle.sort();
+        let usual = idle[idle.len() / 2];
+        let (sync, frozen) = timed(|| self.backend.freeze());
+        let (frozen, store) = (frozen?, Folder(self.store.0.clone(), AtomicU64::new(0)));
+        let writer = std::thread::Builder::new().spawn(move || timed(|| frozen.write(&store, "bench")));
+        let writer = writer.map_err(|source| StateError::Io { what: "starting a thread".into(), source })?;
+        let (mut worst, mut lost, mut batches) = (Duration::ZERO, 0.0, 0);
+        while !writer.is_finished() {
+            let time = self.batch()?;
+            worst = worst.max(time);
+            lost += ms(time) - ms(usual);
+            batches += 1;
+        }
+        let Ok((time, handles)) = writer.join() else { return Ok(()) };
+        let bytes: u64 = handles?.iter().map(|handle| handle.stream.len()).sum();
+        println!(
+            "{what:24} {bytes:>11} bytes; freeze {:.2} ms, written in {:.0} ms; {batches} batches meanwhile: worst {:.2} ms, \
+             usual {:.3}, lost {lost:.0} ms",
+            ms(sync),
+            ms(time),
+            ms(worst),
+            ms(usual),
+        );
+        Ok(())
+    }
+
     /// A checkpoint; `usual` is the time of a batch, if batches are to go on.
     fn checkpoint(&mut self, what: &str, usual: Option<Duration>) -> Result<(), StateError> {
         self.id += 1;
@@ -168,6 +197,9 @@ fn main() -> Result<(), StateError> {
     let mut worker = Worker { backend, sums, groups, store, keys, seed: 1, id: 0 };
     for first in (0..keys).step_by(BATCH) {
         worker.touch(first..keys.min(first + BATCH as u64))?;
+    }
+    for what in ["full, busy", "full, busy", "full, busy"] {
+        worker.busy_snapshot(what)?;
     }
     for what in ["first image, busy", "changes, busy", "changes, busy"] {
         worker.busy_checkpoint(what)?;

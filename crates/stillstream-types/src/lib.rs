@@ -23,6 +23,7 @@ pub mod key_group;
 pub mod murmur;
 pub mod shared_file;
 pub mod streams;
+pub mod threads;
 pub mod time;
 
 pub use config::{ByteSize, ConfigError, ConfigErrors, ConfigOption, Configuration};

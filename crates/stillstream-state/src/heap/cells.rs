@@ -107,7 +107,13 @@ impl<K: Key, V: Data> Cells<K, V> {
         match self {
             Self::Plain(table) => table.freeze(namespace),
             Self::CopyOnWrite { table, marks } => match how {
-                Freezing::Canonical => Box::new(FrozenCells::canonical(table.freeze())),
+                Freezing::Canonical => match table.freeze_numbers() {
+                    Some(numbers) => {
+                        numbers.expect_saves();
+                        Box::new(numbers)
+                    }
+                    None => Box::new(FrozenCells::canonical(table.freeze())),
+                },
                 Freezing::Checkpoint(freeze) => {
                     // a table that was not there at the base has no mark of it: all its pages are changes
                     let epoch =

@@ -70,6 +70,14 @@ impl<K: Key, V: Data> FrozenCells<K, V> {
         }
     }
 
+    /// Writes all entries of a page.
+    pub fn write_page(page: &PageView<'_, K, V>, out: &mut RunWriter<'_>) {
+        if let Some(group) = page.group_of_numbers() {
+            return out.entries(group, |bytes| page.append_numbers(bytes));
+        }
+        page.for_each_group(|group, entries| Self::write_group(group, &entries, out, |_, _| {}));
+    }
+
     fn write_changes(table: FrozenTable<K, V>, tracking: &Tracking, out: &mut RunWriter<'_>) {
         let mut digest = RunDigest::new(PageView::<K, V>::CELLS, false);
         let mut page_writer = PageChanges { bytes: Vec::new(), entries: Vec::new() };
@@ -199,12 +207,7 @@ impl<K: Key, V: Data> FrozenRun for FrozenCells<K, V> {
                 });
                 tracking.add(digest);
             }
-            None => table.into_pages(|page| {
-                if let Some(group) = page.group_of_numbers() {
-                    return out.entries(group, |bytes| page.append_numbers(bytes));
-                }
-                page.for_each_group(|group, entries| Self::write_group(group, &entries, out, |_, _| {}));
-            }),
+            None => table.into_pages(|page| Self::write_page(page, out)),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod cells;
 mod chain;
 mod digest;
+mod frozen_numbers;
 mod frozen_run;
 mod keyed;
 mod namespaced;

@@ -9,7 +9,8 @@ use stillstream_types::{KeyGroup, KeyGroupRange};
 use super::layout::Form;
 use super::page_view::PageView;
 use super::places::{Places, Span, place_mask};
-use super::pool::{Page, PagePool, Pinned};
+use super::pool::{Entry, Page, PagePool, Pinned};
+use super::saves::{Saver, Saves};
 use super::{Spill, Table, TableKey, TableValue};
 
 /// Pages given back to the pool at once.
@@ -29,7 +30,7 @@ impl Epoch {
 /// It may be read on another thread and outlive the table. While it is held, the table copies what it writes; dropping it
 /// lets the pages go.
 pub struct FrozenTable<K, V> {
-    pool: PagePool,
+    pub(super) pool: PagePool,
     pub(super) places: Places,
     pub(super) groups: KeyGroupRange,
     epoch: Epoch,
@@ -37,8 +38,10 @@ pub struct FrozenTable<K, V> {
     len: usize,
     spill: Option<Arc<Spill<K, V>>>,
     /// in the order of places; those before `at` are released
-    pages: Vec<Pinned>,
-    at: usize,
+    pub(super) pages: Vec<Pinned>,
+    pub(super) at: usize,
+    /// Only within [`FrozenNumbers`](super::FrozenNumbers), which does not touch a page before it has taken it.
+    pub(super) saves: Option<Arc<Saves>>,
     entries: PhantomData<(K, V)>,
 }
 
@@ -56,7 +59,18 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     ///
     /// Takes time in proportion to the number of pages, about 10 ns for each.
     pub fn freeze(&mut self) -> FrozenTable<K, V> {
-        self.freeze_newer(None)
+        self.freeze_newer(None, None)
+    }
+
+    /// The same for [`FrozenNumbers`](super::FrozenNumbers): the table may save entries for the image.
+    pub(super) fn freeze_to_write(&mut self) -> FrozenTable<K, V> {
+        // what was saved for an image that is gone is free before more is
+        self.saver = None;
+        // an entry in the spill is looked up by its page: such a table copies
+        let saves = self.spill.is_none().then(|| Saves::new(&self.pool, self.directory.len(), self.shift));
+        let frozen = self.freeze_newer(None, saves);
+        self.saver = frozen.saves.clone().map(Saver::new);
+        frozen
     }
 
     /// An image of the pages that were written after another freeze, of which `base` is the [epoch](FrozenTable::epoch).
@@ -64,7 +78,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     /// Take as the base the newest image that is safely stored: what became of images in between does not matter.
     pub fn freeze_since(&mut self, base: Epoch) -> FrozenTable<K, V> {
         // epochs stop there; such a table has only full images
-        self.freeze_newer(Some(base).filter(|_| self.epoch < u32::MAX))
+        self.freeze_newer(Some(base).filter(|_| self.epoch < u32::MAX), None)
     }
 
     /// Begins an epoch without an image: the number that a freeze would have had.
@@ -77,7 +91,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         epoch
     }
 
-    fn freeze_newer(&mut self, since: Option<Epoch>) -> FrozenTable<K, V> {
+    fn freeze_newer(&mut self, since: Option<Epoch>, mut saves: Option<Saves>) -> FrozenTable<K, V> {
         let mut frozen = FrozenTable {
             pool: self.pool.clone(),
             places: self.places,
@@ -88,14 +102,17 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
             spill: self.spill.clone(),
             pages: self.pool.take_list(),
             at: 0,
+            saves: None,
             entries: PhantomData,
         };
         frozen.pages.reserve(self.pages);
         let mut index = 0;
         while let Some(&entry) = self.directory.get(index) {
             let span = self.directory.len() >> entry.depth();
-            let pinned = Pinned { entry: entry.not_own(), place: (index as u64) << self.shift };
             let page = entry.page();
+            // SAFETY: pages in the directory are the table's
+            let count = if page.is_empty_page() { 0 } else { unsafe { page.count() as u16 } };
+            let pinned = Pinned { entry: entry.not_own(), place: (index as u64) << self.shift, count };
             if page.is_empty_page() {
                 // a range may have become empty: an image of changes says so
                 if since.is_some() {
@@ -106,6 +123,9 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
                 // SAFETY: as above
                 unsafe { page.pin() };
                 frozen.pages.push(pinned);
+                if let Some(saves) = saves.as_mut().filter(|_| entry.depth() >= self.places.group_bits()) {
+                    saves.hold(index);
+                }
                 if entry.is_own() {
                     self.directory[index..index + span].fill(entry.not_own());
                 }
@@ -117,7 +137,31 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
             Some(_) => frozen.count(),
         };
         self.epoch = self.epoch.saturating_add(1);
+        frozen.saves = saves.map(Arc::new);
         frozen
+    }
+
+    /// Saves the entries of a page for the one image that holds it; true: the page is the table's alone now.
+    pub(super) fn save(&mut self, place: u64, entry: Entry) -> bool {
+        if !Form::<K, V>::is_numbers() {
+            return false;
+        }
+        let page = entry.page();
+        let Some(saver) = &mut self.saver else { return false };
+        // SAFETY: a page in the directory is the table's, and pinned pages do not change
+        let (once, count) = unsafe { (page.is_pinned_once(), page.count()) };
+        let (start, entry) = (place & !place_mask(entry.depth()), Form::<K, V>::ENTRY_BYTES);
+        let write = |to| {
+            // SAFETY: keys and values are numbers, and the saver gives room for one more than there are
+            unsafe { Form::<K, V>::numbers_to(page, to) };
+        };
+        if !once || !saver.save(start, count * entry, entry, write) {
+            return false;
+        }
+        // SAFETY: the image's pin is the only one, because a page that may be saved lies in one part of it; the table has taken its
+        // word in the image's place
+        unsafe { page.take_over() };
+        true
     }
 }
 
@@ -125,7 +169,12 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
     /// Has memory made present for the copies that the table will make while the image is written.
     pub(crate) fn expect_copies(&self) {
         // as measured: under uniform updates an image is written before half of its pages are copied
-        self.pool.prepare(self.pages.len() / 2);
+        self.expect_taken(self.pages.len() / 2);
+    }
+
+    /// Has so many pages made present.
+    pub(super) fn expect_taken(&self, pages: usize) {
+        self.pool.prepare(pages);
     }
 
     /// How many entries are inside.
@@ -297,6 +346,7 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
             spill: self.spill.clone(),
             pages: Vec::new(),
             at: 0,
+            saves: self.saves.clone(),
             entries: PhantomData,
         }
     }
@@ -306,10 +356,7 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
     }
 
     fn count_at(&self, pinned: Pinned) -> usize {
-        let page = pinned.entry.page();
-        // SAFETY: we pin the page, so nobody writes it
-        let inside = if page.is_empty_page() { 0 } else { unsafe { page.count() } };
-        inside + self.spilled(pinned).map(|(_, list)| list.len()).sum::<usize>()
+        usize::from(pinned.count) + self.spilled(pinned).map(|(_, list)| list.len()).sum::<usize>()
     }
 
     /// The spill's entries in the range of a page.
@@ -321,8 +368,12 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
 
 impl<K, V> FrozenTable<K, V> {
     /// Lets a page go that is not read any more.
-    fn release(&self, pinned: Pinned, freed: &mut Vec<Page>) {
+    pub(super) fn release(&self, pinned: Pinned, freed: &mut Vec<Page>) {
         let page = pinned.entry.page();
+        if self.saves.as_ref().is_some_and(|saves| saves.take(pinned.place, 0).is_some()) {
+            // the table has ended our hold
+            return;
+        }
         // SAFETY: pinned by the freeze and released once: the caller moves past it. The last one drops the entries.
         unsafe {
             if !page.is_empty_page() && page.unpin() {

@@ -5,7 +5,8 @@
 //!
 //! - **Freeze** is O(pages): it pins every page and touches none. The image is read, on any thread, as long as it is held.
 //! - **A write after a freeze** moves the table away from a pinned page, once per page and snapshot, by copying it.
-//!   When the image no longer needs the page, the write goes in place.
+//!   When the image no longer needs the page, the write goes in place. For an image of numbers that is only written to a snapshot
+//!   the table saves the page's entries instead of copying the page.
 //! - **A batch** of updates asks for the memory of records some twenty ahead while it updates the present one, which hides
 //!   most of the time that a miss takes.
 //! - **Key groups** are the top of the directory, so an image is read in their order and can be cut by them.
@@ -16,11 +17,13 @@
 //! | `pool` | memory of pages |
 //! | `pins` | the protocol of pins: who may touch a page, and who frees it |
 //! | `region` | memory from the system, on huge pages |
+//! | `saves` | entries of numbers, saved for an image in place of a copy of their page |
 //! | `spare` | pages made present ahead of the worker |
 //! | `layout` | how entries lie in a page, by the types of key and value |
 //! | `shared` | the counted box for values that own memory |
 //! | `grow` | splits, merges, and the spill for keys that no split can part |
 //! | `frozen` | images |
+//! | `numbers` | images of numbers, to be written once |
 //! | `sweep` | a walk in pieces that removes and changes entries |
 //! | `page_view` | one page of an image, by key groups |
 //!
@@ -31,11 +34,13 @@ mod frozen;
 mod grow;
 mod keys;
 mod layout;
+mod numbers;
 mod page_view;
 mod pins;
 mod places;
 mod pool;
 mod region;
+mod saves;
 mod shared;
 mod spare;
 mod sweep;
@@ -50,8 +55,10 @@ use stillstream_types::{KeyGroupRange, KeyHash};
 use layout::{Form, Spot};
 use places::Places;
 use pool::{Entry, PAGE_BYTES, Page};
+use saves::Saver;
 
 pub use frozen::{Change, Epoch, FrozenTable};
+pub(crate) use numbers::{FrozenNumbers, NumbersPage};
 pub(crate) use page_view::{Entries, PageView};
 
 pub use keys::{KeyAt, KeysBy, KeysIn};
@@ -117,6 +124,8 @@ pub struct Table<K, V> {
     pages: usize,
     spill: Option<Arc<Spill<K, V>>>,
     pool: PagePool,
+    /// For the last image of numbers, as long as there may be something to save for it.
+    saver: Option<Saver>,
     entries: PhantomData<(K, V)>,
 }
 
@@ -145,6 +154,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
             pages: 0,
             spill: None,
             pool: pool.clone(),
+            saver: None,
             entries: PhantomData,
         }
     }
@@ -453,11 +463,15 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
             return old;
         }
         let page = old.page();
+        if self.saver.as_ref().is_some_and(Saver::is_alone) {
+            // the image is gone: what was saved for it is free
+            self.saver = None;
+        }
         let mut left = None;
         let own = if page.is_empty_page() {
             self.fresh_page()
         // SAFETY: a page in the directory belongs to the table
-        } else if !unsafe { page.is_pinned() } {
+        } else if !unsafe { page.is_pinned() } || self.save(place, old) {
             page
         } else {
             let copy = NewPage { page: self.pool.take(), table: self };

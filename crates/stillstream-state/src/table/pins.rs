@@ -54,6 +54,20 @@ pub(super) fn is_pinned(pins: &impl Word) -> bool {
     pins.load(Ordering::Acquire) != 0
 }
 
+/// Table: whether one snapshot needs the page, and no part of one beside it.
+#[inline(always)]
+pub(super) fn is_pinned_once(pins: &impl Word) -> bool {
+    // Acquire as above, for snapshots that are gone
+    pins.load(Ordering::Acquire) == 1
+}
+
+/// Table: ends the hold of the only snapshot, which has left that to the table (see `saves`).
+#[inline(always)]
+pub(super) fn take_over(pins: &impl Word) {
+    // only the table touches the word now
+    pins.store(0, Ordering::Relaxed);
+}
+
 /// Table: adds a snapshot.
 #[inline(always)]
 pub(super) fn pin(pins: &impl Word) {

@@ -12,7 +12,7 @@
 use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU16;
+use std::sync::atomic::{AtomicU16, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::region::Regions;
@@ -136,6 +136,27 @@ impl Page {
         pins::pin(unsafe { self.pins() })
     }
 
+    /// Whether one snapshot needs the page, and no part of one beside it.
+    ///
+    /// # Safety
+    /// The page belongs to the calling table.
+    #[inline(always)]
+    pub(super) unsafe fn is_pinned_once(self) -> bool {
+        // SAFETY: a table keeps its pool alive
+        pins::is_pinned_once(unsafe { self.pins() })
+    }
+
+    /// Takes the only snapshot away, in its place.
+    ///
+    /// # Safety
+    /// The page belongs to the calling table; [`is_pinned_once`](Self::is_pinned_once) was true, the snapshot has given its hold to
+    /// the table and does not touch the page any more.
+    #[inline(always)]
+    pub(super) unsafe fn take_over(self) {
+        // SAFETY: a table keeps its pool alive
+        pins::take_over(unsafe { self.pins() })
+    }
+
     /// Adds a snapshot that shares what another one holds: a part cut off it.
     ///
     /// # Safety
@@ -205,11 +226,12 @@ impl Entry {
     }
 }
 
-/// A page that a snapshot holds, and where its hash range starts.
+/// A page that a snapshot holds, where its hash range starts, and how many entries it had at the freeze.
 #[derive(Clone, Copy)]
 pub(super) struct Pinned {
     pub(super) entry: Entry,
     pub(super) place: u64,
+    pub(super) count: u16,
 }
 
 // SAFETY: an entry is an address; what may be done with it on which thread is said at the functions of `Page`
@@ -237,6 +259,7 @@ pub(super) struct State {
     used: usize,
     free: Vec<*mut u8>,
     lists: Vec<Vec<Pinned>>,
+    words: Vec<Box<[AtomicU32]>>,
 }
 
 // SAFETY: the pointers are owned memory, reached under the mutex
@@ -305,6 +328,30 @@ impl PagePool {
     /// An empty list, with memory if a snapshot left one.
     pub(super) fn take_list(&self) -> Vec<Pinned> {
         self.lock().lists.pop().unwrap_or_default()
+    }
+
+    /// So many words, all 0. Asking the system for memory could take long within a freeze: it waits while another thread makes pages
+    /// present.
+    pub(super) fn take_words(&self, len: usize) -> Box<[AtomicU32]> {
+        let words = {
+            let known = &mut self.lock().words;
+            known.iter().position(|words| words.len() == len).map(|at| known.swap_remove(at))
+        };
+        let Some(mut words) = words else { return (0..len).map(|_| AtomicU32::new(0)).collect() };
+        words.iter_mut().for_each(|word| *word.get_mut() = 0);
+        words
+    }
+
+    /// Keeps words for the next snapshot.
+    pub(super) fn give_words(&self, words: Box<[AtomicU32]>) {
+        if words.len() >= 256 {
+            let known = &mut self.lock().words;
+            // a table that has grown needs more than before
+            known.retain(|known| known.len() >= words.len());
+            if known.len() < SPARE_LISTS {
+                known.push(words);
+            }
+        }
     }
 
     /// Keeps a list's memory for the next snapshot.

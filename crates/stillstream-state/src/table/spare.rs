@@ -8,6 +8,8 @@
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use stillstream_types::threads::work_in_background;
+
 use super::pool::State;
 
 type Request = (Weak<Mutex<State>>, usize);
@@ -17,7 +19,10 @@ pub(super) fn prepare(pool: &Arc<Mutex<State>>, pages: usize) {
     static THREAD: OnceLock<Option<Sender<Request>>> = OnceLock::new();
     let start = || {
         let (sender, requests) = channel::<Request>();
-        let run = move || requests.into_iter().for_each(|(pool, pages)| fill(&pool, pages));
+        let run = move || {
+            work_in_background();
+            requests.into_iter().for_each(|(pool, pages)| fill(&pool, pages));
+        };
         std::thread::Builder::new().name("spare-pages".into()).spawn(run).is_ok().then_some(sender)
     };
     if let Some(sender) = THREAD.get_or_init(start) {
@@ -28,7 +33,10 @@ pub(super) fn prepare(pool: &Arc<Mutex<State>>, pages: usize) {
 
 /// Adds chunks until there are enough spare pages.
 fn fill(pool: &Weak<Mutex<State>>, pages: usize) {
-    for _ in 0..pages.div_ceil(super::pool::CHUNK_PAGES - 1) {
+    let spare = |pool: &Mutex<State>| pool.lock().unwrap_or_else(PoisonError::into_inner).spare();
+    // what the worker takes meanwhile is not made up for: it is part of what was asked for
+    let missing = pool.upgrade().map_or(0, |pool| pages.saturating_sub(spare(&pool)));
+    for _ in 0..missing.div_ceil(super::pool::CHUNK_PAGES - 1) {
         let Some(pool) = pool.upgrade() else { return };
         let state = || pool.lock().unwrap_or_else(PoisonError::into_inner);
         if state().spare() >= pages {

@@ -19,6 +19,9 @@ fn is_number<T: 'static>() -> bool {
 }
 
 impl<K: 'static, V: 'static> Form<K, V> {
+    /// Bytes of the binary form of an entry of numbers.
+    pub(in crate::table) const ENTRY_BYTES: usize = Self::KEY_BYTES + Self::VALUE_BYTES;
+
     /// Whether an entry's binary form is the memory of its key, then that of its value.
     #[inline(always)]
     pub(in crate::table) fn is_numbers() -> bool {
@@ -30,18 +33,32 @@ impl<K: 'static, V: 'static> Form<K, V> {
     /// # Safety
     /// [`is_numbers`](Self::is_numbers), and nobody writes the page meanwhile.
     pub(in crate::table) unsafe fn append_numbers(page: Page, out: &mut Vec<u8>) -> u32 {
-        let entry = Self::KEY_BYTES + Self::VALUE_BYTES;
         // one more than there are: what is behind the last is overwritten too
         // SAFETY: the caller's promise
-        out.reserve((unsafe { page.count() } + 1) * entry);
+        out.reserve((unsafe { page.count() } + 1) * Self::ENTRY_BYTES);
         let start = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
+        // SAFETY: the caller's promise, and there is room
+        let count = unsafe { Self::numbers_to(page, start) };
+        // SAFETY: each of these entries was copied from a taken slot, whose key and value have no uninitialized byte
+        unsafe { out.set_len(out.len() + count as usize * Self::ENTRY_BYTES) };
+        count
+    }
+
+    /// Writes the binary form of all entries, in the order of the page, and says how many they are.
+    ///
+    /// # Safety
+    /// [`is_numbers`](Self::is_numbers), nobody writes the page meanwhile, and from `start` on there is room for one more entry than
+    /// the page has.
+    #[inline(always)]
+    pub(in crate::table) unsafe fn numbers_to(page: Page, start: *mut u8) -> u32 {
+        let entry = Self::ENTRY_BYTES;
         let mut count = 0;
         for bucket in 0..Self::BUCKETS {
             for slot in 0..Self::SLOTS {
                 let spot = Spot { bucket, slot };
                 // SAFETY: `count` is at most the page's number of entries, so one more fits. Numbers are not boxed and lie in the slot;
                 // what is copied of a free slot may be anything, uninitialized too, and is not read. Slots of the page
-                // and memory of `out` are disjoint.
+                // and the room are disjoint.
                 unsafe {
                     let to = start.add(count * entry);
                     Self::slot(page, spot).copy_to_nonoverlapping(to, Self::KEY_BYTES);
@@ -51,8 +68,6 @@ impl<K: 'static, V: 'static> Form<K, V> {
                 }
             }
         }
-        // SAFETY: each of these entries was copied from a taken slot, whose key and value have no uninitialized byte
-        unsafe { out.set_len(out.len() + count * entry) };
         count as u32
     }
 }
