@@ -13,6 +13,8 @@ use super::pool::{Entry, Page, PagePool, Pinned};
 use super::saves::{Saver, Saves};
 use super::{Spill, Table, TableKey, TableValue};
 
+/// Pages from which on a table saves entries: what it saves takes whole blocks of 64 KiB.
+pub(super) const LEAST_PAGES_TO_SAVE: usize = 64;
 /// Pages given back to the pool at once.
 const GIVE_BACK: usize = 64;
 
@@ -66,8 +68,9 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     pub(super) fn freeze_to_write(&mut self) -> FrozenTable<K, V> {
         // what was saved for an image that is gone is free before more is
         self.saver = None;
-        // an entry in the spill is looked up by its page: such a table copies
-        let saves = self.spill.is_none().then(|| Saves::new(&self.pool, self.directory.len(), self.shift));
+        // an entry in the spill is looked up by its page: such a table copies. So does a small one, of which there may be thousands.
+        let saves = self.spill.is_none() && self.pages >= LEAST_PAGES_TO_SAVE;
+        let saves = saves.then(|| Saves::new(&self.pool, self.directory.len(), self.shift));
         let frozen = self.freeze_newer(None, saves);
         self.saver = frozen.saves.clone().map(Saver::new);
         frozen
@@ -169,12 +172,7 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
     /// Has memory made present for the copies that the table will make while the image is written.
     pub(crate) fn expect_copies(&self) {
         // as measured: under uniform updates an image is written before half of its pages are copied
-        self.expect_taken(self.pages.len() / 2);
-    }
-
-    /// Has so many pages made present.
-    pub(super) fn expect_taken(&self, pages: usize) {
-        self.pool.prepare(pages);
+        self.pool.prepare_pages(self.pages.len() / 2);
     }
 
     /// How many entries are inside.

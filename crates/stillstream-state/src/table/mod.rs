@@ -18,6 +18,7 @@
 //! | `pins` | the protocol of pins: who may touch a page, and who frees it |
 //! | `region` | memory from the system, on huge pages |
 //! | `saves` | entries of numbers, saved for an image in place of a copy of their page |
+//! | `blocks` | memory for that |
 //! | `spare` | pages made present ahead of the worker |
 //! | `layout` | how entries lie in a page, by the types of key and value |
 //! | `shared` | the counted box for values that own memory |
@@ -30,6 +31,7 @@
 //! After the heap backend of Flink with its copy-on-write state map; the directory is Fagin's extendible hashing, the tags and
 //! counters in buckets are F14's.
 
+mod blocks;
 mod frozen;
 mod grow;
 mod keys;

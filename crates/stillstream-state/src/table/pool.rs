@@ -15,7 +15,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::blocks::{BLOCK_BYTES, Block};
 use super::region::Regions;
+use super::spare::Wanted;
 use super::{pins, spare};
 
 /// Bytes in a page.
@@ -260,6 +262,7 @@ pub(super) struct State {
     free: Vec<*mut u8>,
     lists: Vec<Vec<Pinned>>,
     words: Vec<Box<[AtomicU32]>>,
+    blocks: Vec<Block>,
 }
 
 // SAFETY: the pointers are owned memory, reached under the mutex
@@ -283,10 +286,10 @@ impl PagePool {
         state.handed_out() - state.free.len()
     }
 
-    /// Memory taken from the system, in bytes.
+    /// Memory taken from the system, in bytes, without what tables have saved for snapshots under way.
     pub fn memory_bytes(&self) -> usize {
         let state = self.lock();
-        (state.chunks.len() + state.ready.len()) * CHUNK_BYTES
+        (state.chunks.len() + state.ready.len()) * CHUNK_BYTES + state.blocks.len() * BLOCK_BYTES
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -295,11 +298,32 @@ impl PagePool {
     }
 
     /// Asks for so many pages to be present ahead: those that will be copied while a snapshot is held.
-    pub(super) fn prepare(&self, pages: usize) {
+    pub(super) fn prepare_pages(&self, pages: usize) {
         let state = self.lock();
-        if state.chunks.len() > 1 && state.spare() < pages {
+        if state.chunks.len() > 1 && state.spare_pages() < pages {
             drop(state);
-            spare::prepare(&self.shared, pages);
+            spare::prepare(&self.shared, Wanted::Pages(pages));
+        }
+    }
+
+    /// Asks for so many blocks to be present ahead.
+    pub(super) fn prepare_blocks(&self, blocks: usize) {
+        let missing = self.lock().blocks.len() < blocks;
+        if missing {
+            spare::prepare(&self.shared, Wanted::Blocks(blocks));
+        }
+    }
+
+    /// A block with undefined content.
+    pub(super) fn take_block(&self) -> Block {
+        let known = self.lock().blocks.pop();
+        known.unwrap_or_else(Block::new)
+    }
+
+    /// Takes blocks back.
+    pub(super) fn give_blocks(&self, blocks: &mut Vec<Block>) {
+        if !blocks.is_empty() {
+            self.lock().blocks.append(blocks);
         }
     }
 
@@ -376,8 +400,18 @@ impl State {
     }
 
     /// Pages that can be handed out without asking the system.
-    pub(super) fn spare(&self) -> usize {
+    pub(super) fn spare_pages(&self) -> usize {
         self.free.len() + self.ready.len() * (CHUNK_PAGES - 1)
+    }
+
+    /// Blocks that nobody uses.
+    pub(super) fn spare_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Takes a block that was made present.
+    pub(super) fn add_block(&mut self, block: Block) {
+        self.blocks.push(block);
     }
 
     /// A chunk to be made present, of which no page is handed out meanwhile.

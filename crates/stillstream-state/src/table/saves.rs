@@ -17,15 +17,16 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::pool::{PAGE_BYTES, Page, PagePool};
+use super::blocks::{BLOCK_BYTES, Block};
+use super::pool::PagePool;
 
 /// The image has the page; 0 for pages that are not to be saved.
 const HELD: u32 = 1;
 const TAKEN: u32 = 2;
 /// The first word that is a place: block and offset.
 const PLACES: u32 = 3;
-/// More blocks have no place in a word; further pages are copied.
-const MOST_BLOCKS: usize = (1 << 20) - 1;
+/// More blocks have no place in a word, 4 GiB; further pages are copied.
+const MOST_BLOCKS: usize = (u32::MAX - PLACES) as usize / BLOCK_BYTES;
 
 /// The operations that the protocol needs: of the machine's atomics, or of a model's.
 trait Word {
@@ -67,8 +68,8 @@ pub(super) struct Saves {
     /// The directory's at the freeze: a page's word is that of its first entry there.
     shift: u32,
     words: Box<[AtomicU32]>,
-    /// Pages of the pool that saved entries lie in.
-    blocks: Mutex<Vec<Page>>,
+    /// What saved entries lie in.
+    blocks: Mutex<Vec<Block>>,
 }
 
 impl Saves {
@@ -90,12 +91,12 @@ impl Saves {
     /// image holds the page if and only if there are none.
     pub(super) fn take(&self, place: u64, bytes: usize) -> Option<&[u8]> {
         let at = take(self.word(place))? as usize;
-        let (block, offset) = (at / PAGE_BYTES, at % PAGE_BYTES);
+        let (block, offset) = (at / BLOCK_BYTES, at % BLOCK_BYTES);
         let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let start = blocks[block].start();
-        assert!(offset + bytes <= PAGE_BYTES);
+        assert!(offset + bytes <= BLOCK_BYTES);
         // SAFETY: the table wrote so many bytes there before it published the place, and does not write them again. The block
-        // goes back to the pool when `self` is dropped.
+        // stays where it is until `self` is dropped.
         Some(unsafe { std::slice::from_raw_parts(start.add(offset), bytes) })
     }
 }
@@ -103,21 +104,16 @@ impl Saves {
 impl Drop for Saves {
     fn drop(&mut self) {
         let blocks = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.pool.give_all(blocks);
+        self.pool.give_blocks(blocks);
         self.pool.give_words(std::mem::take(&mut self.words));
     }
 }
 
-// SAFETY: blocks are pages of the pool that belong to this; parts of them are written once, by the table, before their place
-// is published
-unsafe impl Send for Saves {}
-// SAFETY: as above
-unsafe impl Sync for Saves {}
-
 /// The table's side.
 pub(super) struct Saver {
     saves: Arc<Saves>,
-    block: Option<(usize, Page)>,
+    /// Number and start of the block in use.
+    block: Option<(usize, *mut u8)>,
     /// Bytes of the block that are in use.
     used: usize,
 }
@@ -141,23 +137,23 @@ impl Saver {
     /// image does not hold the page any more.
     pub(super) fn save(&mut self, place: u64, bytes: usize, over: usize, write: impl FnOnce(*mut u8)) -> bool {
         // a look before the work is done; what counts is the exchange after it
-        if self.saves.word(place).load(Ordering::Relaxed) != HELD || bytes + over > PAGE_BYTES {
+        if self.saves.word(place).load(Ordering::Relaxed) != HELD || bytes + over > BLOCK_BYTES {
             return false;
         }
-        if self.block.is_none() || self.used + bytes + over > PAGE_BYTES {
+        if self.block.is_none() || self.used + bytes + over > BLOCK_BYTES {
             let mut blocks = self.saves.blocks.lock().unwrap_or_else(PoisonError::into_inner);
             if blocks.len() == MOST_BLOCKS {
                 return false;
             }
-            let block = self.saves.pool.take();
-            self.block = Some((blocks.len(), block));
+            let block = self.saves.pool.take_block();
+            self.block = Some((blocks.len(), block.start()));
             blocks.push(block);
             self.used = 0;
         }
         let Some((number, block)) = self.block else { return false };
-        // SAFETY: `used` is below PAGE_BYTES or nothing is written
-        write(unsafe { block.start().add(self.used) });
-        let place_of_entries = (number * PAGE_BYTES + self.used) as u32;
+        // SAFETY: `used` is at most BLOCK_BYTES, and the block lives as long as `saves`
+        write(unsafe { block.add(self.used) });
+        let place_of_entries = (number * BLOCK_BYTES + self.used) as u32;
         let done = hand_over(self.saves.word(place), place_of_entries);
         if done {
             self.used += bytes;
