@@ -39,7 +39,11 @@ impl<K, V> Form<K, V> {
         let spot = Spot { bucket, slot: found.trailing_zeros() as usize };
         if Self::VALUE_BOXED && round + 1 == Self::ROUNDS {
             // SAFETY: a slot with a tag is taken
-            prefetch(unsafe { Self::value(page, spot) }.cast());
+            let value = unsafe { Self::value(page, spot) }.cast::<u8>();
+            prefetch(value);
+            if size_of::<V>() > LINE / 2 {
+                prefetch(value.wrapping_add(size_of::<V>() - 1));
+            }
         } else {
             let slot = Self::slot(page, spot);
             prefetch(slot);
