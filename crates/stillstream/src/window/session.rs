@@ -16,8 +16,9 @@ use crate::operators::records::{Keys, Records};
 struct Open<K, T, Acc, R> {
     shell: Shell<K, T, R>,
     sessions: KeyedValue<K, Bursts<Acc>>,
-    /// For each key one at the earliest time at which a session is to fire or to be forgotten, or before. Extending a
-    /// session that has not fired leaves its timer where it is: when due, it moves on.
+    /// For each session that has not fired one between its start and its last moment; for each key one at or before the
+    /// earliest time at which a session that has fired is to be forgotten. Extending a session that has not fired leaves its
+    /// timer where it is: when due, it moves on.
     timers: Timers<K, ()>,
     slice: Slice<K>,
     passing: Passing,
@@ -139,7 +140,7 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
         let Slice { set, due, hashes, done } = &mut self.slice;
         let Some(last_due) = due.last().map(|timer| (timer.time, timer.hash)) else { return Ok(Vec::new()) };
         hashes.extend(due.iter().map(|timer| timer.hash));
-        let (shell, mut fired) = (&self.shell, Vec::new());
+        let (shell, mut fired) = (&self.shell, Vec::with_capacity(due.len()));
         self.sessions.update_batch(
             hashes,
             &KeysIn(|i: usize| &due[i].key),
@@ -156,7 +157,8 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
                             *has_fired = true;
                         }
                         let due = if *has_fired { shell.purge_at(last) } else { last };
-                        if due > at {
+                        // a session that begins later has a timer of its own, which is later too
+                        if due > at && (*has_fired || *start <= at) {
                             next = Some(next.map_or(due, |next| next.min(due)));
                         }
                         due > at

@@ -98,8 +98,9 @@ impl<K: Key, N: Data + Ord + Copy> Leaf<K, N> {
         }
     }
 
-    /// Sorts all changes in. An amount of work that grows with the leaf, for a log that grows with it.
-    pub fn settle(&mut self) {
+    /// Sorts all changes in. An amount of work that grows with the leaf, for a log that grows with it. `spare` is memory that
+    /// is used and given back, for the next leaf.
+    pub fn settle(&mut self, spare: &mut Vec<Timer<K, N>>) {
         if self.noted == 0 {
             return;
         }
@@ -120,16 +121,22 @@ impl<K: Key, N: Data + Ord + Copy> Leaf<K, N> {
             self.log.drain(..).for_each(|change| carry_out(sorted, change));
             return;
         }
-        let sorted = std::mem::take(&mut self.sorted);
-        self.sorted = Arc::new(match Arc::try_unwrap(sorted) {
-            Ok(own) => merged(own.into_iter(), &mut self.log),
-            Err(shared) => merged(shared.iter().cloned(), &mut self.log),
-        });
+        spare.reserve(self.sorted.len() + self.log.len());
+        let merged = std::mem::take(spare);
+        match Arc::get_mut(&mut self.sorted) {
+            Some(own) => {
+                let merged = merged_into(merged, own.drain(..), &mut self.log);
+                *spare = std::mem::replace(own, merged.into()).into();
+            }
+            None => {
+                self.sorted = Arc::new(merged_into(merged, self.sorted.iter().cloned(), &mut self.log).into())
+            }
+        }
     }
 
     /// The timers, ascending, with all changes sorted in; those of an image are not copied if there are no changes.
     pub fn into_sorted(mut self) -> Arc<VecDeque<Timer<K, N>>> {
-        self.settle();
+        self.settle(&mut Vec::new());
         self.sorted
     }
 
@@ -171,18 +178,19 @@ impl<K: Key, N: Data + Ord + Copy> Leaf<K, N> {
 
     /// The leaves that a too large one becomes, each with its first place. Timers of one place stay together, or nobody
     /// could find them: a leaf of only such timers grows.
-    pub fn split(self) -> Vec<(Place<N>, Self)> {
+    pub fn split(self, spare: &mut Vec<Timer<K, N>>) -> Vec<(Place<N>, Self)> {
         debug_assert!(self.noted == 0);
-        let timers = Arc::unwrap_or_clone(self.sorted);
+        let mut timers = Arc::unwrap_or_clone(self.sorted);
         let each = timers.len().div_ceil((timers.len() / (LEAF / 2)).max(1));
         let (mut parts, mut part) = (Vec::new(), VecDeque::<Timer<K, N>>::with_capacity(each));
-        for timer in timers {
+        for timer in timers.drain(..) {
             if part.len() >= each && part.back().is_some_and(|last| last.place() != timer.place()) {
                 parts.push(std::mem::replace(&mut part, VecDeque::with_capacity(each)));
             }
             part.push_back(timer);
         }
         parts.push(part);
+        *spare = timers.into();
         let with_place = |part: VecDeque<Timer<K, N>>| Some((part.front()?.place(), Self::new(part)));
         parts.into_iter().filter_map(with_place).collect()
     }
@@ -215,14 +223,14 @@ fn carry_out<K: Key, N: Data + Ord + Copy>(sorted: &mut VecDeque<Timer<K, N>>, c
     }
 }
 
-/// Sorted timers with the changes of a log, which is empty afterwards.
-fn merged<K: Key, N: Data + Ord + Copy>(
-    sorted: impl ExactSizeIterator<Item = Timer<K, N>>,
+/// Sorted timers with the changes of a log, in the memory of `all`, which is empty. The log is empty afterwards.
+fn merged_into<K: Key, N: Data + Ord + Copy>(
+    mut all: Vec<Timer<K, N>>,
+    sorted: impl Iterator<Item = Timer<K, N>>,
     log: &mut Vec<Change<K, N>>,
-) -> VecDeque<Timer<K, N>> {
+) -> Vec<Timer<K, N>> {
     // changes of one timer stay in their order
     log.sort_by_key(|change| change.timer.place());
-    let mut all = Vec::with_capacity(sorted.len() + log.len());
     let mut sorted: Peekable<_> = sorted.peekable();
     let mut changes = log.drain(..).peekable();
     while let Some(place) = changes.peek().map(|change| change.timer.place()) {
@@ -244,5 +252,5 @@ fn merged<K: Key, N: Data + Ord + Copy>(
         }
     }
     all.extend(sorted);
-    all.into()
+    all
 }

@@ -86,13 +86,17 @@ impl<K, N: Copy> Timer<K, N> {
 /// The leaves by a lower bound of their places; the first leaf also takes what lies below its bound. No leaf that is
 /// settled is empty.
 #[derive(Debug)]
-struct Leaves<K, N>(BTreeMap<Place<N>, Leaf<K, N>>);
+struct Leaves<K, N> {
+    leaves: BTreeMap<Place<N>, Leaf<K, N>>,
+    /// Memory for the next leaf that is sorted.
+    spare: Vec<Timer<K, N>>,
+}
 
 impl<K: Key, N: Data + Ord + Copy> Leaves<K, N> {
     /// The leaf that a place belongs to, and its bound.
     #[inline]
     fn leaf(&mut self, place: &Place<N>) -> Option<(Place<N>, &mut Leaf<K, N>)> {
-        let leaves = &mut self.0;
+        let leaves = &mut self.leaves;
         // most timers are later than all others
         if leaves.last_key_value()?.0 <= place {
             return leaves.last_entry().map(|leaf| (*leaf.key(), leaf.into_mut()));
@@ -115,7 +119,7 @@ impl<K: Key, N: Data + Ord + Copy> Leaves<K, N> {
             }
             None if deleted => {}
             None => {
-                self.0.insert(place, Leaf::new(VecDeque::from([timer])));
+                self.leaves.insert(place, Leaf::new(VecDeque::from([timer])));
             }
         }
     }
@@ -135,33 +139,35 @@ impl<K: Key, N: Data + Ord + Copy> Leaves<K, N> {
 
     /// Sorts a leaf's changes in. It may be several then, or none.
     fn settle(&mut self, bound: Place<N>) {
-        let Some(leaf) = self.0.get_mut(&bound) else { return };
-        leaf.settle();
-        if (1..=LEAF).contains(&leaf.len()) {
-            return;
-        }
+        let Some(leaf) = self.leaves.get_mut(&bound) else { return };
+        leaf.settle(&mut self.spare);
+        let fits = (1..=LEAF).contains(&leaf.len());
         // the first leaf may hold timers below its bound: the bounds of its parts are their own
-        if let Some(leaf) = self.0.remove(&bound) {
-            self.0.extend(leaf.split());
+        if !fits && let Some(leaf) = self.leaves.remove(&bound) {
+            self.leaves.extend(leaf.split(&mut self.spare));
+        }
+        // a leaf of one place can be of any size
+        if self.spare.capacity() > 4 * LEAF {
+            self.spare = Vec::new();
         }
     }
 
     fn settle_all(&mut self) {
         let noted: Vec<_> =
-            self.0.iter().filter(|(_, leaf)| leaf.noted() > 0).map(|(bound, _)| *bound).collect();
+            self.leaves.iter().filter(|(_, leaf)| leaf.noted() > 0).map(|(bound, _)| *bound).collect();
         noted.into_iter().for_each(|bound| self.settle(bound));
     }
 
     /// The leaf of the first timer, settled and not empty, and its bound.
     #[inline]
     fn first(&mut self) -> Option<(Place<N>, &mut Leaf<K, N>)> {
-        while let Some((bound, leaf)) = self.0.first_key_value()
+        while let Some((bound, leaf)) = self.leaves.first_key_value()
             && leaf.noted() > 0
         {
             let bound = *bound;
             self.settle(bound);
         }
-        self.0.first_entry().map(|leaf| (*leaf.key(), leaf.into_mut()))
+        self.leaves.first_entry().map(|leaf| (*leaf.key(), leaf.into_mut()))
     }
 
     fn pop(&mut self, up_to: Timestamp) -> Option<Timer<K, N>> {
@@ -169,7 +175,7 @@ impl<K: Key, N: Data + Ord + Copy> Leaves<K, N> {
         leaf.first().filter(|timer| timer.time <= up_to)?;
         let timer = leaf.pop();
         if leaf.len() == 0 {
-            self.0.remove(&bound);
+            self.leaves.remove(&bound);
         }
         timer
     }
@@ -181,7 +187,7 @@ impl<K: Key, N: Data + Ord + Copy> Leaves<K, N> {
             let taken = leaf.take(|timer| timer.time <= up_to, most, out);
             let is_empty = leaf.len() == 0;
             if is_empty {
-                self.0.remove(&bound);
+                self.leaves.remove(&bound);
             }
             most -= taken;
             if !is_empty {
@@ -200,15 +206,15 @@ pub(crate) struct TimerQueue<K, N> {
 
 impl<K, N> TimerQueue<K, N> {
     pub fn new(groups: KeyGroups) -> Self {
-        Self { groups, leaves: RefCell::new(Leaves(BTreeMap::new())) }
+        Self { groups, leaves: RefCell::new(Leaves { leaves: BTreeMap::new(), spare: Vec::new() }) }
     }
 }
 
 impl<K: Key, N: Data + Ord + Copy> HeapState for TimerQueue<K, N> {
     fn freeze(&self, state: u16, _: &mut Freezing<'_>, runs: &mut Vec<Run>) -> Result<(), StateError> {
         let mut leaves = self.leaves.borrow_mut();
-        if !leaves.0.is_empty() {
-            let entries = Box::new(Frozen::new(leaves.0.values_mut().map(Leaf::freeze).collect()));
+        if !leaves.leaves.is_empty() {
+            let entries = Box::new(Frozen::new(leaves.leaves.values_mut().map(Leaf::freeze).collect()));
             runs.push(Run { state, namespace: Vec::new(), entries });
         }
         Ok(())
@@ -231,7 +237,7 @@ impl<K: Key, N: Data + Ord + Copy> HeapState for TimerQueue<K, N> {
 
     fn size(&self) -> (usize, usize) {
         let len = self.len();
-        (len, self.leaves.borrow().0.values().map(Leaf::memory_bytes).sum())
+        (len, self.leaves.borrow().leaves.values().map(Leaf::memory_bytes).sum())
     }
 }
 
@@ -271,6 +277,6 @@ impl<K: Key, N: Data + Ord + Copy> TimerQueue<K, N> {
     pub fn len(&self) -> usize {
         let mut leaves = self.leaves.borrow_mut();
         leaves.settle_all();
-        leaves.0.values().map(Leaf::len).sum()
+        leaves.leaves.values().map(Leaf::len).sum()
     }
 }

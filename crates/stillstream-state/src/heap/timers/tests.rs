@@ -104,7 +104,7 @@ fn run(seed: u64, shape: &Shape) {
                 popped.clear();
             }
             9_960..9_975 => {
-                let leaves = queue.leaves.borrow_mut().0.values_mut().map(Leaf::freeze).collect();
+                let leaves = queue.leaves.borrow_mut().leaves.values_mut().map(Leaf::freeze).collect();
                 images.push((leaves, model.clone()));
             }
             9_975..9_985 => {
@@ -161,7 +161,7 @@ fn a_timer_that_is_set_again_and_again_takes_no_more_memory() {
             queue.set_all([of_model((7, u64::from(key), 0, key))].into_iter());
         }
     }
-    let bytes: usize = queue.leaves.borrow().0.values().map(Leaf::memory_bytes).sum();
+    let bytes: usize = queue.leaves.borrow().leaves.values().map(Leaf::memory_bytes).sum();
     assert!(bytes < 4 * 1_000 * size_of::<Timer<u32, i8>>(), "{bytes} bytes for 1000 timers");
     assert_eq!(queue.len(), 1_000);
 }
@@ -171,11 +171,11 @@ fn a_freeze_copies_no_timer_and_later_changes_copy_few() {
     let queue = Queue::new(KeyGroups::new(128));
     let timer = |n: u32| of_model((i64::from(n % 50_000), u64::from(n), 0, n));
     queue.set_all((0..100_000).map(timer));
-    let leaves = queue.leaves.borrow().0.len();
+    let leaves = queue.leaves.borrow().leaves.len();
     assert!(leaves < 100_000 / (LEAF / 4), "{leaves} leaves");
-    let image: Vec<_> = queue.leaves.borrow_mut().0.values_mut().map(Leaf::freeze).collect();
+    let image: Vec<_> = queue.leaves.borrow_mut().leaves.values_mut().map(Leaf::freeze).collect();
     queue.set_all((100_000..100_010).map(timer));
     let apart = |(leaf, image): &(&Leaf<u32, i8>, &Leaf<u32, i8>)| !leaf.shares_timers_with(image);
-    let changed = queue.leaves.borrow().0.values().zip(&image).filter(apart).count();
+    let changed = queue.leaves.borrow().leaves.values().zip(&image).filter(apart).count();
     assert!(changed <= 1, "{changed} leaves were copied for 10 timers");
 }

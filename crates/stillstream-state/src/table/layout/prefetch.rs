@@ -41,6 +41,7 @@ impl<K, V> Form<K, V> {
             // SAFETY: a slot with a tag is taken
             let value = unsafe { Self::value(page, spot) }.cast::<u8>();
             prefetch(value);
+            // boxes are not aligned to lines
             if size_of::<V>() > LINE / 2 {
                 prefetch(value.wrapping_add(size_of::<V>() - 1));
             }
