@@ -149,7 +149,7 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
                 let timer = &due[i];
                 let mut time = timer.time;
                 loop {
-                    let (at, mut next) = (time.as_millis(), None::<i64>);
+                    let (at, mut next, mut own) = (time.as_millis(), i64::MAX, None::<i64>);
                     let any = sessions.retain(|(start, end, has_fired, acc)| {
                         let last = end.saturating_sub(1);
                         if !*has_fired && last <= at {
@@ -157,20 +157,24 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
                             *has_fired = true;
                         }
                         let due = if *has_fired { shell.purge_at(last) } else { last };
-                        // a session that begins later has a timer of its own, which is later too
-                        if due > at && (*has_fired || *start <= at) {
-                            next = Some(next.map_or(due, |next| next.min(due)));
+                        if due > at {
+                            next = next.min(due);
+                            // a session that begins later has a timer of its own, which is later too
+                            if *has_fired || *start <= at {
+                                own = Some(own.map_or(due, |own| own.min(due)));
+                            }
                         }
                         due > at
                     });
                     if !any {
                         done.push(i);
+                        break;
                     }
-                    let Some(next) = next else { break };
                     time = Timestamp::from_millis(next);
-                    // its turn would come before that of the slice's last timer
+                    // unless its turn comes before that of the slice's last timer
                     if (time, timer.hash) > last_due {
-                        set.push(Timer { time, ..timer.clone() });
+                        let own = own.map(Timestamp::from_millis);
+                        set.extend(own.map(|time| Timer { time, ..timer.clone() }));
                         break;
                     }
                 }
