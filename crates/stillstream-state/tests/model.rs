@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use stillstream_state::{
     BackendOptions, FrozenKeyedState, Key, KeyedStateBackend, KeyedValue, MemorySnapshotStore,
-    NamespacedValue, TimeDomain, Timers,
+    NamespacedValue, TimeDomain, Timer, Timers,
 };
 use stillstream_types::{KeyGroups, KeyHash, Timestamp};
 
@@ -34,8 +34,21 @@ enum Step {
         key: u16,
         window: i8,
     },
+    /// Registers without asking whether it is there.
+    Set {
+        at: i64,
+        key: u16,
+        window: i8,
+    },
+    /// Deletes without asking whether it is there.
+    Unset {
+        at: i64,
+        key: u16,
+        window: i8,
+    },
     Fire {
         up_to: i64,
+        most: usize,
     },
     Freeze,
     /// Writes what is frozen, newest first, and checks it.
@@ -51,8 +64,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (window.clone(), 1usize..100).prop_map(|(window, limit)| Step::Take { window, limit }),
         30 => (at.clone(), key.clone(), window.clone())
             .prop_map(|(at, key, window)| Step::Register { at, key, window }),
-        8 => (at.clone(), key, window).prop_map(|(at, key, window)| Step::Delete { at, key, window }),
-        1 => at.prop_map(|up_to| Step::Fire { up_to }),
+        8 => (at.clone(), key.clone(), window.clone())
+            .prop_map(|(at, key, window)| Step::Delete { at, key, window }),
+        30 => (at.clone(), key.clone(), window.clone()).prop_map(|(at, key, window)| Step::Set { at, key, window }),
+        8 => (at.clone(), key, window).prop_map(|(at, key, window)| Step::Unset { at, key, window }),
+        1 => (at, 0usize..200).prop_map(|(up_to, most)| Step::Fire { up_to, most }),
         2 => Just(Step::Freeze),
         1 => Just(Step::Write),
         1 => Just(Step::Restart),
@@ -202,7 +218,29 @@ fn run(steps: Vec<Step>, backend: Backend) {
                 let was = running.timers.delete(Timestamp::from_millis(at), hash(key), &key, window).unwrap();
                 assert_eq!(was, model.1.remove(&(at, hash(key), window, key)));
             }
-            Step::Fire { up_to } => {
+            Step::Set { at, key, window } => {
+                let time = Timestamp::from_millis(at);
+                running.timers.set(Timer { time, hash: hash(key), key, namespace: window }).unwrap();
+                model.1.insert((at, hash(key), window, key));
+            }
+            Step::Unset { at, key, window } => {
+                let time = Timestamp::from_millis(at);
+                running.timers.unset(Timer { time, hash: hash(key), key, namespace: window }).unwrap();
+                model.1.remove(&(at, hash(key), window, key));
+            }
+            Step::Fire { up_to, most } => {
+                let mut some = Vec::new();
+                running.timers.pop_all_due(Timestamp::from_millis(up_to), most, &mut some).unwrap();
+                assert!(
+                    some.len() == most
+                        || running.timers.peek_next_time().is_none_or(|t| t.as_millis() > up_to)
+                );
+                for timer in some {
+                    let first = model.1.first().map(|first| (first.0, first.1));
+                    assert_eq!(first, Some((timer.time.as_millis(), timer.hash)));
+                    let fired = (timer.time.as_millis(), timer.hash, timer.namespace, timer.key);
+                    assert!(model.1.remove(&fired));
+                }
                 let later = model.1.split_off(&(up_to + 1, KeyHash(0), i8::MIN, 0));
                 assert_eq!(running.fire(up_to), std::mem::replace(&mut model.1, later));
             }

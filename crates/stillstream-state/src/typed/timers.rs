@@ -57,8 +57,7 @@ impl<K: Key, N: Data + Ord + Copy> Timers<K, N> {
         Self(Over::RocksDb(timers))
     }
 
-    /// Registers a timer, and says whether it is new.
-    #[inline]
+    /// Registers a timer, and says whether it is new. [`set`](Self::set) is quicker.
     pub fn register(
         &self,
         time: Timestamp,
@@ -78,9 +77,63 @@ impl<K: Key, N: Data + Ord + Copy> Timers<K, N> {
             rocks => rocks.delete(time, hash, key, namespace))
     }
 
+    /// Registers a timer. In memory it is not looked whether it is there already, so that it costs little; there is one such
+    /// timer all the same.
+    #[inline]
+    pub fn set(&self, timer: Timer<K, N>) -> Result<(), StateError> {
+        self.set_all([timer])
+    }
+
+    /// Registers timers, as [`set`](Self::set) does.
+    #[inline]
+    pub fn set_all(&self, timers: impl IntoIterator<Item = Timer<K, N>>) -> Result<(), StateError> {
+        on!(Over, &self.0;
+        heap => {
+            heap.set_all(timers.into_iter());
+            Ok(())
+        };
+        rocks => {
+            let mut timers = timers.into_iter();
+            timers.try_for_each(|t| rocks.register(t.time, t.hash, &t.key, t.namespace).map(drop))
+        })
+    }
+
+    /// Deletes a timer if it is there. Costs as little as [`set`](Self::set).
+    #[inline]
+    pub fn unset(&self, timer: Timer<K, N>) -> Result<(), StateError> {
+        on!(Over, &self.0;
+            heap => {
+                heap.unset(timer);
+                Ok(())
+            };
+            rocks => rocks.delete(timer.time, timer.hash, &timer.key, timer.namespace).map(drop))
+    }
+
     /// Takes the first timer that is due at `up_to` or before: by time, then key group, then key.
     pub fn pop_due(&self, up_to: Timestamp) -> Result<Option<Timer<K, N>>, StateError> {
         on!(Over, &self.0; heap => Ok(heap.pop_due(up_to)); rocks => rocks.pop_due(up_to))
+    }
+
+    /// Takes the first timers that are due at `up_to` or before, at most so many, and appends them to `out` in the order of
+    /// [`pop_due`](Self::pop_due).
+    pub fn pop_all_due(
+        &self,
+        up_to: Timestamp,
+        most: usize,
+        out: &mut Vec<Timer<K, N>>,
+    ) -> Result<(), StateError> {
+        on!(Over, &self.0;
+        heap => {
+            heap.pop_all_due(up_to, most, out);
+            Ok(())
+        };
+        rocks => {
+            for _ in 0..most {
+                let Some(timer) = rocks.pop_due(up_to)? else { break };
+                out.push(timer);
+            }
+            Ok(())
+        })
     }
 
     /// When the first timer is due.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stillstream_state::{CurrentKey, Data, Key, Keyed, StateError, Timers};
+use stillstream_state::{CurrentKey, Data, Key, Keyed, StateError, Timer, Timers};
 use stillstream_types::{KeyHash, Result, Timestamp};
 
 use crate::collector::Collector;
@@ -103,23 +103,27 @@ impl<K> fmt::Debug for TimerAccess<'_, K> {
 }
 
 impl<K: Key> TimerAccess<'_, K> {
+    fn timer(&self, time: Timestamp) -> Timer<K, ()> {
+        Timer { time, hash: self.hash, key: self.key.clone(), namespace: () }
+    }
+
     /// Calls `on_timer` when the watermark reaches `at`.
     pub fn on_event_time(&self, at: Timestamp) -> Result<()> {
-        self.event.register(at, self.hash, self.key, ()).map(drop).map_err(StateError::into_error)
+        self.event.set(self.timer(at)).map_err(StateError::into_error)
     }
 
     /// Calls `on_timer` when the clock reaches `at`; at once after a restore if that moment has passed meanwhile.
     pub fn on_processing_time(&self, at: Timestamp) -> Result<()> {
-        self.processing.register(at, self.hash, self.key, ()).map(drop).map_err(StateError::into_error)
+        self.processing.set(self.timer(at)).map_err(StateError::into_error)
     }
 
     /// Deletes an event-time timer; one that is not there is no error.
     pub fn delete_event_time(&self, at: Timestamp) -> Result<()> {
-        self.event.delete(at, self.hash, self.key, ()).map(drop).map_err(StateError::into_error)
+        self.event.unset(self.timer(at)).map_err(StateError::into_error)
     }
 
     /// Deletes a processing-time timer; one that is not there is no error.
     pub fn delete_processing_time(&self, at: Timestamp) -> Result<()> {
-        self.processing.delete(at, self.hash, self.key, ()).map(drop).map_err(StateError::into_error)
+        self.processing.unset(self.timer(at)).map_err(StateError::into_error)
     }
 }

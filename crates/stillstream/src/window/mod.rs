@@ -7,6 +7,7 @@
 mod aggregates;
 mod aligned;
 mod assigner;
+mod bursts;
 mod event_clock;
 mod process;
 #[cfg(test)]

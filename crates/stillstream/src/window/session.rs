@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
-use stillstream_state::{Aggregate, Data, Key, KeyedValue, StateError, TimeDomain, Timers};
+use stillstream_state::table::{KeyAt, KeysIn};
+use stillstream_state::{Aggregate, Data, Key, KeyedValue, StateError, TimeDomain, Timer, Timers};
 use stillstream_types::{CheckpointId, KeyHash, Result, Timestamp};
 
 use super::TimeWindow;
+use super::bursts::Bursts;
 use super::shell::{Emit, Passing, SLICE, Settings, Shell, check_times, not_open};
-
-/// A session: start, end (exclusive), whether it has fired as it is, and its accumulator.
-type Burst<Acc> = (i64, i64, bool, Acc);
+use crate::operators::records::{Keys, Records};
 
 struct Open<K, T, Acc, R> {
     shell: Shell<K, T, R>,
-    /// The sessions of a key, ascending; no two touch. Whether one has fired is stored, because after a restore with another
-    /// parallelism the watermark can be behind the one that fired it.
-    sessions: KeyedValue<K, Vec<Burst<Acc>>>,
-    /// For each key one at the earliest time at which a session is to fire or to be forgotten, or before. Extending a
-    /// session that has not fired leaves its timer where it is: when due, it moves on.
+    sessions: KeyedValue<K, Bursts<Acc>>,
+    /// For each session that has not fired one between its start and its last moment; for each key one at or before the
+    /// earliest time at which a session that has fired is to be forgotten. Extending a session that has not fired leaves its
+    /// timer where it is: when due, it moves on.
     timers: Timers<K, ()>,
+    slice: Slice<K>,
     passing: Passing,
 }
 
@@ -52,50 +52,72 @@ where
     }
 }
 
-/// Puts a record into the sessions of its key. Returns the place of its session, and whether one that has not fired, and so
-/// has its timer, is part of it.
-fn add<A: Aggregate>(
-    sessions: &mut Vec<Burst<A::Acc>>,
-    aggregate: &A,
-    value: A::In,
-    start: i64,
-    end: i64,
-) -> (usize, bool) {
-    // sessions that touch, as in Flink
-    let from = sessions.partition_point(|session| session.1 < start);
-    let until = sessions.partition_point(|session| session.0 <= end);
-    if from >= until {
-        let mut acc = aggregate.create();
-        aggregate.add(&mut acc, value);
-        sessions.insert(from, (start, end, false, acc));
-        return (from, false);
+/// When, the number of the timer in its slice, and what.
+type Fired<Out> = (Timestamp, usize, TimeWindow, Out);
+
+/// What is done for many keys at once; empty between calls.
+struct Slice<K> {
+    /// Timers to be registered.
+    set: Vec<Timer<K, ()>>,
+    /// Timers that fire.
+    due: Vec<Timer<K, ()>>,
+    hashes: Vec<KeyHash>,
+    /// Keys, by the number of their timer, that have no session any more.
+    done: Vec<usize>,
+}
+
+/// The keys of a batch from one record on.
+struct KeysFrom<'a, Ks>(&'a Ks, usize);
+
+impl<K, Ks: KeyAt<K>> KeyAt<K> for KeysFrom<'_, Ks> {
+    #[inline(always)]
+    fn with<R>(&self, i: usize, f: impl FnOnce(&K) -> R) -> R {
+        self.0.with(self.1 + i, f)
     }
-    let waiting = sessions[from..until].iter().any(|session| !session.2);
-    let others: Vec<_> = sessions.drain(from + 1..until).collect();
-    let session = &mut sessions[from];
-    for (_, other_end, _, acc) in others {
-        session.1 = session.1.max(other_end);
-        aggregate.merge(&mut session.3, acc);
-    }
-    (session.0, session.1, session.2) = (session.0.min(start), session.1.max(end), false);
-    aggregate.add(&mut session.3, value);
-    (from, waiting)
 }
 
 impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
-    /// Adds a record to the sessions of its key, and gives back the session's window and result if it fires at once.
-    fn add<A: Aggregate<In = T, Acc = Acc>>(
+    /// Adds records that are too new for their sessions to fire at once.
+    fn add_all<A: Aggregate<In = T, Acc = Acc>>(
+        &mut self,
+        aggregate: &A,
+        hashes: &[KeyHash],
+        keys: &KeysFrom<'_, Keys<'_, T, impl KeySelector<T, Key = K>>>,
+        span: impl Fn(usize) -> (i64, i64),
+    ) -> Result<(), StateError> {
+        let set = &mut self.slice.set;
+        self.sessions.update_batch(hashes, keys, Bursts::default, |i, sessions| {
+            let (records, at) = (keys.0.records, keys.1 + i);
+            let (start, end) = span(at);
+            let merge = |acc: &mut Acc, other| aggregate.merge(acc, other);
+            let (session, waiting) = sessions.join(start, end, || aggregate.create(), merge);
+            // a session that has not fired has its timer
+            let key = if waiting { None } else { records.key(keys.0.selector, at) };
+            if let Some(value) = records.take(at, true) {
+                aggregate.add(&mut session.3, value);
+            }
+            if let Some(key) = key {
+                let time = Timestamp::from_millis(session.1.saturating_sub(1));
+                set.push(Timer { time, hash: hashes[i], key, namespace: () });
+            }
+        })?;
+        self.timers.set_all(set.drain(..))
+    }
+
+    /// Adds a record that is late, but not too late, and gives back its session's window and result if that fires at once.
+    fn add_late<A: Aggregate<In = T, Acc = Acc>>(
         &mut self,
         aggregate: &A,
         hash: KeyHash,
-        key: &K,
+        key: K,
         value: T,
         (start, end): (i64, i64),
     ) -> Result<Option<(TimeWindow, A::Out)>, StateError> {
         let shell = &self.shell;
-        let (timer, fired) = self.sessions.update(hash, key, Vec::new, |sessions| {
-            let (at, waiting) = add(sessions, aggregate, value, start, end);
-            let session = &mut sessions[at];
+        let (timer, fired) = self.sessions.update(hash, &key, Bursts::default, |sessions| {
+            let merge = |acc: &mut Acc, other| aggregate.merge(acc, other);
+            let (session, waiting) = sessions.join(start, end, || aggregate.create(), merge);
+            aggregate.add(&mut session.3, value);
             let last = session.1.saturating_sub(1);
             session.2 = shell.has_fired(last, hash);
             match session.2 {
@@ -107,9 +129,63 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
             }
         })?;
         if let Some(at) = timer {
-            let at = Timestamp::from_millis(at);
-            self.timers.register(at, hash, key, ())?;
+            let time = Timestamp::from_millis(at);
+            self.timers.set(Timer { time, hash, key, namespace: () })?;
         }
+        Ok(fired)
+    }
+
+    /// Does what the timers of the slice say: gives back what fires, in its order.
+    fn fire<A: Aggregate<Acc = Acc>>(&mut self, aggregate: &A) -> Result<Vec<Fired<A::Out>>, StateError> {
+        let Slice { set, due, hashes, done } = &mut self.slice;
+        let Some(last_due) = due.last().map(|timer| (timer.time, timer.hash)) else { return Ok(Vec::new()) };
+        hashes.extend(due.iter().map(|timer| timer.hash));
+        let (shell, mut fired) = (&self.shell, Vec::with_capacity(due.len()));
+        self.sessions.update_batch(
+            hashes,
+            &KeysIn(|i: usize| &due[i].key),
+            Bursts::default,
+            |i, sessions| {
+                let timer = &due[i];
+                let mut time = timer.time;
+                loop {
+                    let (at, mut next, mut own) = (time.as_millis(), i64::MAX, None::<i64>);
+                    let any = sessions.retain(|(start, end, has_fired, acc)| {
+                        let last = end.saturating_sub(1);
+                        if !*has_fired && last <= at {
+                            fired.push((time, i, TimeWindow::of(*start, *end), aggregate.result(acc)));
+                            *has_fired = true;
+                        }
+                        let due = if *has_fired { shell.purge_at(last) } else { last };
+                        if due > at {
+                            next = next.min(due);
+                            // a session that begins later has a timer of its own, which is later too
+                            if *has_fired || *start <= at {
+                                own = Some(own.map_or(due, |own| own.min(due)));
+                            }
+                        }
+                        due > at
+                    });
+                    if !any {
+                        done.push(i);
+                        break;
+                    }
+                    time = Timestamp::from_millis(next);
+                    // unless its turn comes before that of the slice's last timer
+                    if (time, timer.hash) > last_due {
+                        let own = own.map(Timestamp::from_millis);
+                        set.extend(own.map(|time| Timer { time, ..timer.clone() }));
+                        break;
+                    }
+                }
+            },
+        )?;
+        for i in done.drain(..) {
+            self.sessions.remove(hashes[i], &due[i].key)?;
+        }
+        self.timers.set_all(set.drain(..))?;
+        hashes.clear();
+        fired.sort_by_key(|(time, i, ..)| (*time, due[*i].hash));
         Ok(fired)
     }
 }
@@ -126,7 +202,8 @@ where
         let sessions = shell.backend().keyed_value("window-contents").map_err(StateError::into_error)?;
         let timers = shell.backend().timers("window-timers", TimeDomain::EventTime);
         let timers = timers.map_err(StateError::into_error)?;
-        self.open = Some(Open { shell, sessions, timers, passing: Passing::default() });
+        let slice = Slice { set: Vec::new(), due: Vec::new(), hashes: Vec::new(), done: Vec::new() };
+        self.open = Some(Open { shell, sessions, timers, slice, passing: Passing::default() });
         Ok(())
     }
 
@@ -134,19 +211,33 @@ where
         let open = self.open.as_mut().ok_or_else(not_open)?;
         let Batch { values, times, hashes } = batch.take::<T>()?;
         check_times(values.len(), &times)?;
-        for ((value, time), hash) in values.into_iter().zip(times).zip(hashes) {
-            let key = self.selector.key(&value);
-            let (start, end) = (time, time.saturating_add(self.gap));
+        let records = Records::new(values);
+        let keys = Keys { records: &records, selector: &*self.selector, chosen: None };
+        let span = |i: usize| (times[i], times[i].saturating_add(self.gap));
+        let mut at = 0;
+        while at < times.len() {
+            let is_new = |i: &usize| !open.shell.has_fired(span(*i).1.saturating_sub(1), hashes[*i]);
+            let new = (at..times.len()).take_while(is_new).count();
+            if new > 0 {
+                let added = open.add_all(&*self.aggregate, &hashes[at..at + new], &KeysFrom(&keys, at), span);
+                added.map_err(StateError::into_error)?;
+                at += new;
+                continue;
+            }
+            let ((start, end), hash) = (span(at), hashes[at]);
+            let (key, value) = (records.key(&*self.selector, at), records.take(at, true));
+            at += 1;
+            let (Some(key), Some(value)) = (key, value) else { continue };
             if open.shell.is_late(end.saturating_sub(1), hash) {
-                let touches = open.sessions.with(hash, &key, |sessions| {
-                    sessions.is_some_and(|all| all.iter().any(|s| s.0 <= end && s.1 >= start))
-                });
+                let touches = open
+                    .sessions
+                    .with(hash, &key, |sessions| sessions.is_some_and(|all| all.touch(start, end)));
                 if !touches.map_err(StateError::into_error)? {
-                    open.shell.late(value, time)?;
+                    open.shell.late(value, start)?;
                     continue;
                 }
             }
-            let fired = open.add(&*self.aggregate, hash, &key, value, (start, end));
+            let fired = open.add_late(&*self.aggregate, hash, key.clone(), value, (start, end));
             if let Some((window, result)) = fired.map_err(StateError::into_error)? {
                 open.shell.result(&*self.emit, &key, window, result)?;
             }
@@ -169,41 +260,22 @@ where
 
     fn resume(&mut self, out: &mut Output) -> Result<bool> {
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        let (now, mut room) = (Timestamp::from_millis(open.shell.clock.watermark()), out.room().min(SLICE));
+        let (now, mut room) =
+            (Timestamp::from_millis(open.shell.clock.watermark()), out.room().clamp(1, SLICE));
         // nothing is due before the first watermark
-        while now > Timestamp::MIN
-            && let Some(timer) = open.timers.pop_due(now).map_err(StateError::into_error)?
-        {
-            let (at, mut next, mut fired) = (timer.time.as_millis(), None::<i64>, Vec::new());
-            let shell = &open.shell;
-            let update = open.sessions.update(timer.hash, &timer.key, Vec::new, |sessions| {
-                sessions.retain_mut(|(start, end, has_fired, acc)| {
-                    let last = end.saturating_sub(1);
-                    if !*has_fired && last <= at {
-                        fired.push((TimeWindow::of(*start, *end), self.aggregate.result(acc)));
-                        *has_fired = true;
-                    }
-                    let due = if *has_fired { shell.purge_at(last) } else { last };
-                    let keep = due > at;
-                    if keep {
-                        next = Some(next.map_or(due, |next| next.min(due)));
-                    }
-                    keep
-                });
-                sessions.is_empty()
-            });
-            if update.map_err(StateError::into_error)? {
-                open.sessions.remove(timer.hash, &timer.key).map_err(StateError::into_error)?;
+        loop {
+            if now > Timestamp::MIN {
+                open.timers.pop_all_due(now, room, &mut open.slice.due).map_err(StateError::into_error)?;
             }
-            if let Some(next) = next {
-                let next = Timestamp::from_millis(next);
-                let register = open.timers.register(next, timer.hash, &timer.key, ());
-                register.map_err(StateError::into_error)?;
+            if open.slice.due.is_empty() {
+                break;
             }
-            for (window, result) in fired {
-                open.shell.result(&*self.emit, &timer.key, window, result)?;
+            let fired = open.fire(&*self.aggregate).map_err(StateError::into_error)?;
+            for (_, i, window, result) in fired {
+                open.shell.result(&*self.emit, &open.slice.due[i].key, window, result)?;
             }
-            room -= 1;
+            room = room.saturating_sub(open.slice.due.len());
+            open.slice.due.clear();
             if room == 0 {
                 open.shell.flush(out);
                 return Ok(true);

@@ -209,12 +209,7 @@ fn windows_agree_with_the_model_with_lateness_and_late_output() {
                     let at = if step == 39 { i64::MAX } else { step * 5 - 20 + random.below(9) };
                     let at = at.max(model.now);
                     let fired = watermark(&mut *operator, at);
-                    if let Kind::Aligned(_) = kind {
-                        assert!(
-                            fired.is_sorted_by_key(|result| result.2),
-                            "by the end of the window: {case}"
-                        );
-                    }
+                    assert!(fired.is_sorted_by_key(|result| result.2), "by the end of the window: {case}");
                     let expected = match at {
                         // the model's sums would overflow; nothing is kept after the end anyway
                         i64::MAX => model.advance(1 << 40),
@@ -292,6 +287,28 @@ fn a_restore_with_the_same_or_another_parallelism_goes_on_as_if_nothing_had_happ
                 assert_eq!(sorted(fired), sorted(model.advance(at)), "fired: {case}");
             }
         }
+    }
+}
+
+/// Sessions whose timers move on, several of a key, more than a slice of them, all due at one watermark.
+#[test]
+fn sessions_that_are_due_together_fire_in_the_order_of_their_ends_and_then_of_their_keys_hashes() {
+    for lateness in [0, 1_000] {
+        let (kind, n) = (Kind::Session { gap: 6 }, 3 * SLICE as i64);
+        let (mut operator, mut model) = (opened(kind, lateness, None), Model::new(kind, lateness));
+        let (mut random, mut records) = (Random(lateness as u64), Vec::new());
+        for time in 0..40 {
+            records.extend((0..n / 4).map(|_| (format!("k{}", random.below(n)), time + random.below(5))));
+        }
+        for records in records.chunks(500) {
+            assert_eq!(process(&mut *operator, records), (Vec::new(), Vec::new()));
+            records.iter().for_each(|record| assert_eq!(model.add(record), (Vec::new(), false)));
+        }
+        let (fired, expected) = (watermark(&mut *operator, 100), model.advance(100));
+        let place = |result: &Result| (result.2, result.0.key_hash(KeyGroups::new(128)));
+        assert!(fired.is_sorted_by_key(place), "lateness {lateness}");
+        assert!(fired.len() > 4 * SLICE, "{} sessions", fired.len());
+        assert_eq!(sorted(fired), sorted(expected), "lateness {lateness}");
     }
 }
 

@@ -71,7 +71,12 @@ impl<K, V> Form<K, V> {
         }
         if Self::VALUE_BOXED {
             // SAFETY: a slot with a tag is taken
-            prefetch(unsafe { Self::value(page, spot) }.cast());
+            let value = unsafe { Self::value(page, spot) }.cast::<u8>();
+            prefetch(value);
+            // boxes are not aligned to lines
+            if size_of::<V>() > LINE / 2 {
+                prefetch(value.wrapping_add(size_of::<V>() - 1));
+            }
         }
         // SAFETY: a slot with a tag is taken
         if let Some(text) = as_text(unsafe { &*Self::key(page, spot) }) {
