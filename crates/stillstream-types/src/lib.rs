@@ -1,6 +1,6 @@
 //! The vocabulary of Stillstream: ids, key groups, event time, state handles, configuration and errors.
 //!
-//! This crate uses no clock and, apart from reading a configuration file, does no input or output. Every other crate may use it; it uses none of them.
+//! This crate uses no clock and, apart from reading a configuration file and the scheduling of threads, asks nothing of the system. Every other crate may use it; it uses none of them.
 //!
 //! | module | what is inside |
 //! |---|---|
@@ -11,6 +11,7 @@
 //! | [`shared_file`] | the names of files that several checkpoints may name |
 //! | [`streams`] | the narrow door through which a snapshot is written and read |
 //! | [`config`] | Flink's configuration keys, typed and checked |
+//! | [`threads`] | threads that leave the processor to others |
 //! | [`crash`] | places where a test may make the process die |
 //! | [`error`] | [`Error`], the one error type of users' code |
 

@@ -263,6 +263,8 @@ pub(super) struct State {
     lists: Vec<Vec<Pinned>>,
     words: Vec<Box<[AtomicU32]>>,
     blocks: Vec<Block>,
+    /// blocks that the pool has made, in use or not
+    blocks_made: usize,
 }
 
 // SAFETY: the pointers are owned memory, reached under the mutex
@@ -308,7 +310,7 @@ impl PagePool {
 
     /// Asks for so many blocks to be present ahead.
     pub(super) fn prepare_blocks(&self, blocks: usize) {
-        let missing = self.lock().blocks.len() < blocks;
+        let missing = self.lock().blocks_made < blocks;
         if missing {
             spare::prepare(&self.shared, Wanted::Blocks(blocks));
         }
@@ -316,8 +318,13 @@ impl PagePool {
 
     /// A block with undefined content.
     pub(super) fn take_block(&self) -> Block {
-        let known = self.lock().blocks.pop();
-        known.unwrap_or_else(Block::new)
+        let mut state = self.lock();
+        if let Some(block) = state.blocks.pop() {
+            return block;
+        }
+        state.blocks_made += 1;
+        drop(state);
+        Block::new()
     }
 
     /// Takes blocks back.
@@ -404,14 +411,15 @@ impl State {
         self.free.len() + self.ready.len() * (CHUNK_PAGES - 1)
     }
 
-    /// Blocks that nobody uses.
-    pub(super) fn spare_blocks(&self) -> usize {
-        self.blocks.len()
+    /// Blocks there are, in use or not.
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks_made
     }
 
     /// Takes a block that was made present.
     pub(super) fn add_block(&mut self, block: Block) {
         self.blocks.push(block);
+        self.blocks_made += 1;
     }
 
     /// A chunk to be made present, of which no page is handed out meanwhile.

@@ -8,8 +8,6 @@
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use stillstream_types::threads::work_in_background;
-
 use super::blocks::Block;
 use super::pool::{CHUNK_PAGES, State};
 
@@ -18,9 +16,9 @@ type Pool = Mutex<State>;
 /// What is to be there when it is needed.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted {
-    /// For copies of pages.
+    /// For copies of pages, beside those in use.
     Pages(usize),
-    /// For entries that are saved.
+    /// For entries that are saved: those that the pool will have, with those in use.
     Blocks(usize),
 }
 
@@ -30,7 +28,6 @@ pub(super) fn prepare(pool: &Arc<Pool>, wanted: Wanted) {
     let start = || {
         let (sender, requests) = channel::<(Weak<Pool>, Wanted)>();
         let run = move || {
-            work_in_background();
             requests.into_iter().for_each(|(pool, wanted)| fill(&pool, wanted));
         };
         std::thread::Builder::new().name("spare-pages".into()).spawn(run).is_ok().then_some(sender)
@@ -50,7 +47,7 @@ impl Wanted {
     fn missing(self, state: &State) -> usize {
         match self {
             Self::Pages(pages) => pages.saturating_sub(state.spare_pages()).div_ceil(CHUNK_PAGES - 1),
-            Self::Blocks(blocks) => blocks.saturating_sub(state.spare_blocks()),
+            Self::Blocks(blocks) => blocks.saturating_sub(state.blocks()),
         }
     }
 
