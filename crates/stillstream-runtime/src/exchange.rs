@@ -3,6 +3,8 @@
 mod by_key;
 mod hashing;
 mod part;
+#[cfg(test)]
+mod tests;
 
 pub use by_key::by_key;
 

@@ -147,7 +147,7 @@ impl KeyGroups {
         }
         // the upper half of the product of 64 by 32 bits, from products that vectors have too
         let (low, max) = (self.magic.wrapping_mul(hash as u64), max as u64);
-        let group = ((low >> 32) * max + ((low & 0xffff_ffff) * max >> 32)) >> 32;
+        let group = ((low >> 32) * max + (((low & 0xffff_ffff) * max) >> 32)) >> 32;
         KeyGroup(group as u16)
     }
 

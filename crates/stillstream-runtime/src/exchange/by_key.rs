@@ -36,6 +36,10 @@ struct ByKey<T: Data, S> {
 
 impl<T: Data, S: KeySelector<T>> ByKey<T, S> {
     fn deal(&mut self, batch: Batch<T>, send: &mut dyn FnMut(usize, AnyBatch)) {
+        if batch.is_empty() {
+            // it would look like one without times
+            return;
+        }
         let timed = !batch.times.is_empty();
         for (target, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.timed != timed) {
             // a batch with times after one without, or the other way round: the columns must not mix

@@ -88,7 +88,11 @@ impl<S> Hasher<S> {
         let groups = self.groups;
         assert!(records.len() <= room.len());
         for (record, place) in records.iter().zip(room) {
-            place.write(self.selector.with_key(record, #[inline(always)] |key| Key::key_hash(key, groups)));
+            place.write(self.selector.with_key(
+                record,
+                #[inline(always)]
+                |key| Key::key_hash(key, groups),
+            ));
         }
     }
 }

@@ -45,7 +45,9 @@ impl<T: Data> Part<T> {
             self.columns.hashes.set_len(len);
             self.columns.times.set_len(if self.timed { len } else { 0 });
         }
-        Some(std::mem::take(&mut self.columns).into())
+        let columns = std::mem::take(&mut self.columns);
+        // room may have been made for records that all went elsewhere
+        (len > 0).then(|| columns.into())
     }
 
     /// Takes what was gathered, if there is something, and makes room for another part.
@@ -148,4 +150,3 @@ impl<T: Data> Drop for Part<T> {
         drop(self.take());
     }
 }
-

@@ -365,8 +365,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
                 // SAFETY: only `&mut self` writes the table's pages
                 let found = unsafe { Form::<K, V>::find(entry.page(), tag, key) };
                 match found {
-                    // SAFETY: the slot is taken, and own pages may be written
                     Ok(spot) if entry.is_own() => {
+                        // SAFETY: the slot is taken, and own pages may be written
                         (unsafe { Form::<K, V>::value_mut(entry.page(), spot) }, false)
                     }
                     _ => (std::ptr::from_mut(self.get_or_insert_at(place, tag, key, &mut init)), true),

@@ -225,6 +225,9 @@ mod tests {
         drop(table.freeze());
         set(&mut table, 0, 5);
         let kept = pool.memory_bytes() - memory;
-        assert!((320_000..330_000 + BLOCK_BYTES).contains(&kept), "what was saved is free when the image is gone: {kept}");
+        assert!(
+            (320_000..330_000 + BLOCK_BYTES).contains(&kept),
+            "what was saved is free when the image is gone: {kept}"
+        );
     }
 }

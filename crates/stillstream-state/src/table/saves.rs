@@ -135,7 +135,13 @@ impl Saver {
 
     /// Saves the page whose range starts at `place`, by a function that writes `bytes` and at most `over` more. True: the
     /// image does not hold the page any more.
-    pub(super) fn save(&mut self, place: u64, bytes: usize, over: usize, write: impl FnOnce(*mut u8)) -> bool {
+    pub(super) fn save(
+        &mut self,
+        place: u64,
+        bytes: usize,
+        over: usize,
+        write: impl FnOnce(*mut u8),
+    ) -> bool {
         // a look before the work is done; what counts is the exchange after it
         if self.saves.word(place).load(Ordering::Relaxed) != HELD || bytes + over > BLOCK_BYTES {
             return false;

@@ -12,6 +12,7 @@ use super::blocks::Block;
 use super::pool::{CHUNK_PAGES, State};
 
 type Pool = Mutex<State>;
+type Request = (Weak<Pool>, Wanted);
 
 /// What is to be there when it is needed.
 #[derive(Clone, Copy)]
@@ -24,9 +25,9 @@ pub(super) enum Wanted {
 
 /// Asks for memory in a pool. If no thread can be started, the worker makes its memory present itself.
 pub(super) fn prepare(pool: &Arc<Pool>, wanted: Wanted) {
-    static THREAD: OnceLock<Option<Sender<(Weak<Pool>, Wanted)>>> = OnceLock::new();
+    static THREAD: OnceLock<Option<Sender<Request>>> = OnceLock::new();
     let start = || {
-        let (sender, requests) = channel::<(Weak<Pool>, Wanted)>();
+        let (sender, requests) = channel::<Request>();
         let run = move || {
             requests.into_iter().for_each(|(pool, wanted)| fill(&pool, wanted));
         };
