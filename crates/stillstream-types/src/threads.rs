@@ -14,10 +14,32 @@ pub fn work_in_background() {
     {
         const NICE: libc::c_int = 5;
         let param = libc::sched_param { sched_priority: 0 };
-        // SAFETY: `param` is valid for the call; 0 is the calling thread. Whether it succeeds does not matter.
+        // SAFETY: `param` is valid for the call, the others only take numbers; 0 is the calling thread. Whether it succeeds does not matter.
         unsafe {
             libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const param);
-            libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
+            // one that is nicer already stays so
+            if libc::getpriority(libc::PRIO_PROCESS, 0) < NICE {
+                libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
+            }
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::work_in_background;
+
+    #[test]
+    fn a_background_thread_and_those_it_starts_interrupt_nobody_and_others_are_as_before() {
+        // SAFETY: both ask about the calling thread
+        let now = || unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
+        let before = now();
+        let in_background = std::thread::Builder::new().spawn(move || {
+            work_in_background();
+            (now(), std::thread::Builder::new().spawn(now).unwrap().join().unwrap())
+        });
+        let expected = (libc::SCHED_BATCH, before.1.max(5));
+        assert_eq!(in_background.unwrap().join().unwrap(), (expected, expected));
+        assert_eq!(now(), before);
     }
 }

@@ -29,7 +29,10 @@ impl<K: Key, V: Data> FrozenRun for FrozenNumbers<K, V> {
                 bytes.extend_from_slice(entries);
                 count
             }),
-            NumbersPage::Page(page) => FrozenCells::write_page(&page, out),
+            NumbersPage::Page(page) => match page.group_of_numbers() {
+                Some(group) => out.entries(group, |bytes| page.append_numbers(bytes)),
+                None => FrozenCells::write_page(&page, out),
+            },
         });
     }
 }

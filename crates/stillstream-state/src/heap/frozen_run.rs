@@ -72,9 +72,6 @@ impl<K: Key, V: Data> FrozenCells<K, V> {
 
     /// Writes all entries of a page.
     pub fn write_page(page: &PageView<'_, K, V>, out: &mut RunWriter<'_>) {
-        if let Some(group) = page.group_of_numbers() {
-            return out.entries(group, |bytes| page.append_numbers(bytes));
-        }
         page.for_each_group(|group, entries| Self::write_group(group, &entries, out, |_, _| {}));
     }
 
