@@ -67,6 +67,7 @@ pub use keyed_functions::{BroadcastConnected, ConnectedStreams, KeyedConnected};
 pub use keyed_stream::KeyedStream;
 pub use restart::RestartStrategy;
 pub use side_output::OutputTag;
+pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
 pub use sinks::StreamSink;
 pub use stillstream_checkpoint::{
     CheckpointReport, CheckpointStatistics, CheckpointStatus, CheckpointSummary, JobStatus, LongestPhases,
