@@ -1,0 +1,4 @@
+//! Event time works wherever its strategy stands, on sources that never end.
+
+mod endless;
+mod placements;
