@@ -6,7 +6,13 @@ use std::sync::mpsc;
 
 use stillstream::prelude::*;
 
-use crate::endless::{Endless, Gate, Row, SPAN, Waiting};
+use crate::endless::{Endless, Gate, Waiting};
+
+/// Key, event time in milliseconds, number.
+type Row = (u64, i64, u64);
+
+/// Event times of rows lie below this; those of the last rows of each split, far above it.
+const SPAN: i64 = 10_000;
 
 const ASIDE: OutputTag<Row> = OutputTag::new("aside");
 const ROWS: u64 = 600;
@@ -178,15 +184,15 @@ fn run(name: &str, place: Place, case: Case, parallelism: u32, chaining: bool) {
         env.disable_operator_chaining();
     }
     let total: u64 = splits.iter().map(|rows| rows.len() as u64).sum();
-    let gate = Gate::of(0);
-    let source = env
-        .from_source("rows", Endless { splits: splits.clone(), waiting, gate: gate.clone() })
-        .uid("rows");
+    let gate = Gate::open();
+    // enough of them to reach every subtask after any exchange
+    let last: Arc<Vec<Row>> = Arc::new((0..64).map(|n| (n, 10 * SPAN + n as i64, n)).collect());
+    let endless = |splits, waiting| Endless { splits, last: last.clone(), waiting, gate: gate.clone() };
+    let source = env.from_source("rows", endless(splits.clone(), waiting)).uid("rows");
     let (mut stream, copies) = place(&env, source, parallelism.into());
     gate.set_wanted(total * copies);
     if let Case::SilentInput(waiting) = case {
-        let silent = Endless { splits: vec![Arc::default()], waiting, gate: gate.clone() };
-        let silent = env.from_source("silent", silent).uid("silent");
+        let silent = env.from_source("silent", endless(vec![Arc::default()], waiting)).uid("silent");
         stream = stream.union(&timed(&silent, "silent time"));
     }
     let (results, fired) = mpsc::channel();

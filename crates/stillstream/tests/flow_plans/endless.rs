@@ -1,4 +1,4 @@
-//! A source that never ends: some rows, then, when a gate opens, rows far in the future, then nothing.
+//! A source that never ends: rows, then, when a gate opens, last rows that lie far in the future, then nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,16 +6,6 @@ use std::sync::{Arc, Mutex};
 use stillstream::connect::{SourceContext, SplitNews, SplitReader, SplitSource};
 use stillstream::prelude::*;
 use stillstream::{Batch, SourceStatus};
-
-/// Key, event time in milliseconds, number.
-pub type Row = (u64, i64, u64);
-
-/// Event times of rows lie below this.
-pub const SPAN: i64 = 10_000;
-/// The rows behind the gate: late enough that the watermark passes all others by far.
-const FUTURE: i64 = 10 * SPAN;
-/// How many rows behind the gate each split has: enough to reach every subtask after any exchange.
-const LAST: u64 = 64;
 
 /// How a reader that has nothing now is called again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +16,7 @@ pub enum Waiting {
     Polled,
 }
 
-/// Opens when so many rows have been seen behind the watermark strategies.
+/// Opens when so many rows have been seen.
 #[derive(Default)]
 pub struct Gate {
     seen: AtomicU64,
@@ -35,8 +25,9 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub fn of(wanted: u64) -> Arc<Self> {
-        Arc::new(Self { wanted: AtomicU64::new(wanted), ..Self::default() })
+    /// One that is open until it is told what it waits for.
+    pub fn open() -> Arc<Self> {
+        Arc::default()
     }
 
     pub fn set_wanted(&self, wanted: u64) {
@@ -55,14 +46,16 @@ impl Gate {
 }
 
 /// Splits with rows; one without is silent for ever.
-pub struct Endless {
-    pub splits: Vec<Arc<Vec<Row>>>,
+pub struct Endless<T> {
+    pub splits: Vec<Arc<Vec<T>>>,
+    /// What every split with rows emits when the gate is open.
+    pub last: Arc<Vec<T>>,
     pub waiting: Waiting,
     pub gate: Arc<Gate>,
 }
 
-impl SplitSource for Endless {
-    type Item = Row;
+impl<T: Data + Sync> SplitSource for Endless<T> {
+    type Item = T;
     /// Number of the split, and of its next row.
     type Split = (u64, u64);
 
@@ -70,10 +63,11 @@ impl SplitSource for Endless {
         Ok((0..self.splits.len() as u64).map(|split| (split, 0)).collect())
     }
 
-    fn reader(&self, context: &SourceContext) -> Result<Box<dyn SplitReader<Row, (u64, u64)>>> {
+    fn reader(&self, context: &SourceContext) -> Result<Box<dyn SplitReader<T, (u64, u64)>>> {
         self.gate.readers.lock().unwrap().push(context.clone());
         Ok(Box::new(Reader {
             rows: self.splits.clone(),
+            last: self.last.clone(),
             waiting: self.waiting,
             gate: self.gate.clone(),
             context: context.clone(),
@@ -85,8 +79,9 @@ impl SplitSource for Endless {
     }
 }
 
-struct Reader {
-    rows: Vec<Arc<Vec<Row>>>,
+struct Reader<T> {
+    rows: Vec<Arc<Vec<T>>>,
+    last: Arc<Vec<T>>,
     waiting: Waiting,
     gate: Arc<Gate>,
     context: SourceContext,
@@ -96,24 +91,28 @@ struct Reader {
     told: bool,
 }
 
-impl SplitReader<Row, (u64, u64)> for Reader {
+impl<T: Data + Sync> SplitReader<T, (u64, u64)> for Reader<T> {
     fn assign(&mut self, splits: Vec<(u64, u64)>) -> Result<()> {
         self.splits = splits;
         Ok(())
     }
 
-    fn poll(&mut self, max_records: usize, out: &mut Batch<Row>) -> Result<SourceStatus> {
+    fn poll(&mut self, max_records: usize, out: &mut Batch<T>) -> Result<SourceStatus> {
         self.current = None;
         for _ in 0..self.splits.len() {
             self.turn = (self.turn + 1) % self.splits.len();
             let (split, next) = &mut self.splits[self.turn];
             let rows = &self.rows[*split as usize];
-            let (have, last) = (rows.len() as u64, if rows.is_empty() { 0 } else { LAST });
-            let until = if *next < have { have } else if self.gate.is_open() { have + last } else { have };
+            let have = rows.len() as u64;
+            let last = if rows.is_empty() { 0 } else { self.last.len() as u64 };
+            let until = if self.gate.is_open() { have + last } else { have };
             if *next < until {
                 let end = until.min(*next + max_records.min(50) as u64);
-                let future = |n: u64| (n, FUTURE + n as i64, n);
-                out.values.extend((*next..end).map(|n| rows.get(n as usize).copied().unwrap_or_else(|| future(n))));
+                let row = |n: u64| match n.checked_sub(have) {
+                    None => rows[n as usize].clone(),
+                    Some(n) => self.last[n as usize].clone(),
+                };
+                out.values.extend((*next..end).map(row));
                 *next = end;
                 self.current = Some(self.turn);
                 return Ok(SourceStatus::More);
