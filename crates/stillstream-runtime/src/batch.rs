@@ -316,7 +316,8 @@ pub(crate) fn push_mark(marks: &mut Vec<Mark>, at: u32, time: EventTime) {
 }
 
 fn read_mark(bytes: &[u8]) -> Mark {
-    let mut words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    let mut words =
+        bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
     let mut next = || words.next().unwrap_or(0);
     let (at, idle, low, high) = (next(), next() != 0, next(), next());
     let watermark = (u64::from(high) << 32 | u64::from(low)) as i64;

@@ -197,7 +197,8 @@ impl Chain {
 
     /// Whether every operator has been handed the end of its input and has done what followed from it.
     pub fn has_ended(&self) -> bool {
-        self.is_quiet() && self.links.iter().all(|link| link.has_ended || matches!(link.body, Body::Source(_)))
+        self.is_quiet()
+            && self.links.iter().all(|link| link.has_ended || matches!(link.body, Body::Source(_)))
     }
 
     /// The source at the head says that there will be no more records.

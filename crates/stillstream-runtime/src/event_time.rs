@@ -125,7 +125,8 @@ impl Combined {
             self.time.idle = false;
             if self.time.is_end() {
                 // all others have been read through
-                self.time.watermark = self.channels.iter().map(|channel| channel.reached).max().unwrap_or(i64::MIN);
+                self.time.watermark =
+                    self.channels.iter().map(|channel| channel.reached).max().unwrap_or(i64::MIN);
             }
         }
     }

@@ -228,8 +228,7 @@ impl ParallelizationContract<u64, AnyBatch> for Channel {
                 (Box::new(Local { inner, edge, shared }), Box::new(puller))
             }
             Self::Exchange { edge, shared, splitter } => {
-                let (mut pushers, puller) =
-                    worker.allocate::<Message<u64, AnyBatch>>(identifier, address);
+                let (mut pushers, puller) = worker.allocate::<Message<u64, AnyBatch>>(identifier, address);
                 let distribution = Distribution { splitter, edge, shared };
                 match pushers.pop() {
                     Some(only) if pushers.is_empty() => {

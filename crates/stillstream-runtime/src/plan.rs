@@ -319,8 +319,7 @@ impl Plan {
                 body: node.body.clone(),
                 reach: Arc::from([]),
             };
-            let taken =
-                node.inputs.first().is_some_and(|input| tasks[place[input.from.0].0].chain.len() > 1);
+            let taken = node.inputs.first().is_some_and(|input| tasks[place[input.from.0].0].chain.len() > 1);
             if self.chains(node, &parallelism, at, &consumers, chaining, taken) {
                 let task = place[node.inputs[0].from.0].0;
                 place.push((task, tasks[task].chain.len()));

@@ -196,8 +196,7 @@ impl TaskChannels {
     fn of(task: &Task, outputs_of: &dyn Fn(usize) -> Vec<TaskOutput>) -> (Vec<Self>, usize) {
         let mut channels = 0;
         let mut of = |input: &TaskInput| {
-            let local =
-                matches!(outputs_of(input.from_task)[input.from_output].delivery, Delivery::Local);
+            let local = matches!(outputs_of(input.from_task)[input.from_output].delivery, Delivery::Local);
             let first = channels;
             channels += if local { 1 } else { input.from_parallelism as usize };
             Self { port: input.port, edge: input.edge, first, local }
@@ -307,11 +306,7 @@ impl Driver {
     }
 
     /// Runs the chain until it is quiet or has to pause.
-    fn run_chain(
-        &mut self,
-        turn: &mut Turn<'_>,
-        sessions: Sessions<'_, '_>,
-    ) -> Result<Pause> {
+    fn run_chain(&mut self, turn: &mut Turn<'_>, sessions: Sessions<'_, '_>) -> Result<Pause> {
         let Self { chain, outputs, capabilities, shared, .. } = self;
         let mut outlet = Outlet { sessions, capabilities, outputs };
         let gate = |edges: &[u32]| shared.board.borrow().open(edges);
@@ -329,9 +324,10 @@ impl Driver {
         let mut piece = std::mem::take(rest);
         let marks = piece.take_marks();
         let (channel, before) = (input.channel(*from), self.time.time());
-        let moved = marks.iter().enumerate().find_map(|(n, mark)| {
-            self.time.update(channel, mark.time).map(|now| (n, mark.at, now))
-        });
+        let moved = marks
+            .iter()
+            .enumerate()
+            .find_map(|(n, mark)| self.time.update(channel, mark.time).map(|now| (n, mark.at, now)));
         if let Some((n, at, _)) = moved {
             if (at as usize) < piece.len() {
                 *rest = piece.split_off(at as usize);
@@ -364,11 +360,7 @@ impl Driver {
         }
     }
 
-    fn processing_time(
-        &mut self,
-        turn: &mut Turn<'_>,
-        sessions: Sessions<'_, '_>,
-    ) -> Result<()> {
+    fn processing_time(&mut self, turn: &mut Turn<'_>, sessions: Sessions<'_, '_>) -> Result<()> {
         if self.done || !self.chain.is_timed() || !self.chain.is_quiet() {
             return Ok(());
         }
@@ -476,10 +468,7 @@ impl Driver {
     }
 
     /// One activation of a source.
-    fn activate_source(
-        &mut self,
-        sessions: Sessions<'_, '_>,
-    ) -> Result<()> {
+    fn activate_source(&mut self, sessions: Sessions<'_, '_>) -> Result<()> {
         let triggers = self.notices()?;
         let clock = self.shared.clock.clone();
         let mut turn = Turn::begin(self.shared.turn, &*clock);

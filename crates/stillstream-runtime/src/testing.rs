@@ -10,9 +10,7 @@ use stillstream_types::{
 
 use crate::batch::AnyBatch;
 use crate::clock::{Clock, ManualClock};
-use crate::operator::{
-    DEFAULT_AUTO_WATERMARK_INTERVAL, Emission, OpenContext, Output, PendingTimers,
-};
+use crate::operator::{DEFAULT_AUTO_WATERMARK_INTERVAL, Emission, OpenContext, Output, PendingTimers};
 use crate::waker::Waker;
 use crate::watermark_groups::WatermarkGroups;
 

@@ -76,7 +76,8 @@ impl fmt::Debug for WatermarkGroups {
 
 /// The number by which a group is known on all workers: FNV-1a of its name.
 fn number(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// A subtask's place in its group.

@@ -67,7 +67,6 @@ pub use keyed_functions::{BroadcastConnected, ConnectedStreams, KeyedConnected};
 pub use keyed_stream::KeyedStream;
 pub use restart::RestartStrategy;
 pub use side_output::OutputTag;
-pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
 pub use sinks::StreamSink;
 pub use stillstream_checkpoint::{
     CheckpointReport, CheckpointStatistics, CheckpointStatus, CheckpointSummary, JobStatus, LongestPhases,
@@ -80,3 +79,4 @@ pub use stillstream_runtime::{Batch, SourceStatus};
 pub use stillstream_state as state;
 pub use stillstream_types::config;
 pub use stillstream_types::{CheckpointId, Error, ErrorKind, Result, ResultExt};
+pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};

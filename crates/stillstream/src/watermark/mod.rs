@@ -139,7 +139,9 @@ impl<T: 'static> WatermarkStrategy<T> {
     ///     .timestamp(|tick: &(i64, bool)| Timestamp::from_millis(tick.0));
     /// # let _ = strategy;
     /// ```
-    pub fn punctuated(f: impl Fn(&T, Timestamp) -> Option<Timestamp> + Clone + Send + Sync + 'static) -> Self {
+    pub fn punctuated(
+        f: impl Fn(&T, Timestamp) -> Option<Timestamp> + Clone + Send + Sync + 'static,
+    ) -> Self {
         Self::generator(move || generator::Punctuated(f.clone()))
     }
 

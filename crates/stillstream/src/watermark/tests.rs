@@ -8,8 +8,8 @@ use stillstream_state::MemorySnapshotStore;
 use stillstream_types::time::{millis, seconds};
 use stillstream_types::{CheckpointId, OperatorSubtaskState, Timestamp};
 
-use super::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
 use super::operator::AssignWatermarks;
+use super::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
 
 fn bounded() -> WatermarkStrategy<i64> {
     WatermarkStrategy::bounded_out_of_orderness(millis(10)).timestamp(|at| Timestamp::from_millis(*at))

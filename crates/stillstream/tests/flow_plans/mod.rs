@@ -151,7 +151,8 @@ impl Plan {
             let own = (0..count).filter(|i| split >= first && i % (splits - first) == split - first);
             Arc::new(own.map(|i| (i % keys, i % 2, (i / 2) as i64)).collect::<Vec<Row>>())
         };
-        let last = (1..=WAVES as i64).flat_map(|wave| (0..64).map(move |key| (key, PUSH, wave * WAVE + key as i64)));
+        let last =
+            (1..=WAVES as i64).flat_map(|wave| (0..64).map(move |key| (key, PUSH, wave * WAVE + key as i64)));
         let rows = Endless {
             splits: (0..splits).map(of).collect(),
             last: Arc::new(last.collect()),
@@ -164,7 +165,8 @@ impl Plan {
             return stream;
         }
         self.note("silent(union)");
-        let rows = Endless { splits: vec![Arc::default()], last: Arc::default(), waiting, gate: Gate::open() };
+        let rows =
+            Endless { splits: vec![Arc::default()], last: Arc::default(), waiting, gate: Gate::open() };
         let uid = format!("silent-{}", self.steps);
         stream.union(&env.from_source(&uid, rows).uid(&uid))
     }
