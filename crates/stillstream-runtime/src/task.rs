@@ -24,6 +24,7 @@ use crate::chain::{Chain, Pause, Ports};
 use crate::control::{ChannelTime, Report, SnapshotTimes, TaskTime};
 use crate::event_time::{Combined, EventTime, Mark};
 use crate::exchange::{Channel, directed};
+use crate::flow::{Amount, WorkPace};
 use crate::operator::SourceStatus;
 use crate::plan::{Delivery, Task, TaskInput, TaskOutput};
 use crate::shared::{Alignment, Notice, TaskSlot, WorkerShared};
@@ -51,7 +52,7 @@ struct UnderWay {
     input: usize,
     edge: u32,
     from: usize,
-    records: u32,
+    amount: Amount,
     /// What the chain has not been given yet.
     rest: AnyBatch,
     _guard: Guard,
@@ -162,6 +163,8 @@ struct Driver {
     is_source: bool,
     capabilities: Vec<Capability<u64>>,
     epoch: u64,
+    /// How fast it works its input off.
+    pace: WorkPace,
     /// Event time of all channels together.
     time: Combined,
     /// What the JobManager is told of it.
@@ -209,6 +212,8 @@ struct TaskChannels {
     first: usize,
     /// Batches come from this worker alone.
     local: bool,
+    /// How many subtasks send.
+    senders: usize,
 }
 
 impl TaskChannels {
@@ -218,8 +223,9 @@ impl TaskChannels {
         let mut of = |input: &TaskInput| {
             let local = matches!(outputs_of(input.from_task)[input.from_output].delivery, Delivery::Local);
             let first = channels;
-            channels += if local { 1 } else { input.from_parallelism as usize };
-            Self { port: input.port, edge: input.edge, first, local }
+            let senders = if local { 1 } else { input.from_parallelism as usize };
+            channels += senders;
+            Self { port: input.port, edge: input.edge, first, local, senders }
         };
         let inputs = task.inputs.iter().map(&mut of).collect();
         (inputs, channels)
@@ -396,8 +402,9 @@ impl Driver {
 
     /// The batch under way has been processed: return its credit and release its guard.
     fn complete_current(&mut self) {
-        if let Some(UnderWay { edge, from, records, _guard, .. }) = self.current.take() {
-            self.shared.board.borrow_mut().processed(edge, from, records);
+        if let Some(UnderWay { edge, from, amount, _guard, .. }) = self.current.take() {
+            self.pace.done(amount.records as u32);
+            self.shared.board.borrow_mut().processed(edge, from, amount);
         }
     }
 
@@ -469,9 +476,10 @@ impl Driver {
                 break;
             }
             if let Some(Queued { input, batch, guard, .. }) = self.queue.pop_front() {
-                let (edge, from, records) =
-                    (self.inputs[input].edge, batch.from as usize, batch.len() as u32);
-                self.current = Some(UnderWay { input, edge, from, records, rest: batch, _guard: guard });
+                let (edge, from) = (self.inputs[input].edge, batch.from as usize);
+                let amount = Amount { records: batch.len() as i64, bytes: batch.bytes as i64 };
+                self.pace.begin(turn.begun());
+                self.current = Some(UnderWay { input, edge, from, amount, rest: batch, _guard: guard });
                 continue;
             }
             if self.time.time().is_end() && self.chain.has_ended() && !self.end_reported {
@@ -504,6 +512,11 @@ impl Driver {
                 self.finish(sessions)?;
             }
             break;
+        }
+        if self.pace.is_due() && turn.is_timed() {
+            let in_flight = self.pace.measure(turn.read_now(), self.current.is_some());
+            let mut board = self.shared.board.borrow_mut();
+            self.inputs.iter().for_each(|input| board.pace(input.edge, in_flight, input.senders));
         }
         self.processing_time(&mut turn, sessions)
     }
@@ -554,10 +567,11 @@ impl Driver {
                 self.activator.activate_after(wait);
                 break;
             }
+            let room = self.shared.board.borrow().room(self.outputs.iter().map(|output| output.to.edge));
             let status = {
                 let Self { chain, outputs, capabilities, .. } = self;
                 let mut outlet = Outlet { sessions, capabilities, outputs };
-                let status = chain.poll_source(POLL, &mut turn, &mut outlet)?;
+                let status = chain.poll_source(POLL.min(room), &mut turn, &mut outlet)?;
                 if status == SourceStatus::Ended {
                     chain.end_source(&mut outlet);
                 }
@@ -668,6 +682,7 @@ pub(crate) fn add_task<'s>(
         is_source: task.is_source(),
         capabilities: Vec::new(),
         epoch: 0,
+        pace: WorkPace::default(),
         time: Combined::new(channels),
         telling: Telling::default(),
         queue: VecDeque::new(),

@@ -41,6 +41,7 @@ pub use settings::{
 };
 
 use crate::clock::{Clock, SystemClock};
+use crate::flow::FlowLimits;
 use crate::metrics::Counters;
 use crate::plan::{Physical, Plan};
 use crate::shared::{Alignment, ReportSink};
@@ -134,7 +135,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         asynchronous_snapshots: settings.backend.asynchronous(),
         incremental_checkpoints: settings.incremental_checkpoints,
         rocksdb: settings.backend.rocksdb(&JobId::from_name(&settings.name).to_string()),
-        records_in_flight: settings.records_in_flight,
+        flow: FlowLimits::new(settings.records_in_flight, settings.bytes_in_flight),
         turn: TurnLimits::new(settings.budget, settings.buffer_timeout),
     }
 }

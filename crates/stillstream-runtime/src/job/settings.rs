@@ -119,6 +119,8 @@ pub struct JobSettings {
     pub start_fresh: bool,
     /// Most records in flight on one edge to one worker.
     pub records_in_flight: u64,
+    /// Most bytes in flight on one edge to one worker, as measured.
+    pub bytes_in_flight: u64,
     /// Records that an operator processes before it lets others run.
     pub budget: usize,
     /// How long a record may wait for others that are sent with it (`execution.buffer-timeout.interval`); zero: not at all,
@@ -159,6 +161,7 @@ impl Default for JobSettings {
             allow_non_restored_state: false,
             start_fresh: false,
             records_in_flight: 65_536,
+            bytes_in_flight: 32 << 20,
             budget: 8_192,
             buffer_timeout: Some(Duration::from_millis(100)),
             pending_timers: PendingTimers::Drop,

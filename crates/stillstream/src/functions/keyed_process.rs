@@ -72,12 +72,12 @@ pub trait KeyedProcess: Sized + 'static {
     /// Called for each timer that fires, with the time that it was set for. The context's
     /// [`timestamp`](KeyedContext::timestamp) is that time for a timer of event time, and `None` for one of processing time.
     ///
-    /// A watermark may come after records that are later than it, and so may a timer: where that matters, compare times in
-    /// [`process`](Self::process) too.
+    /// A timer of event time fires behind every record that came before its watermark, and before every record that came after.
     ///
     /// At the end of a bounded input the watermark is [`Timestamp::MAX`], and every timer of event time is due, also one
     /// that is set then: a function that sets the next timer with each must stop when it sees that watermark, or the job
-    /// never ends. Timers of processing time that are not yet due are dropped.
+    /// never ends. Timers of processing time that are not yet due are dropped, unless
+    /// [`set_pending_timers`](crate::StreamExecutionEnvironment::set_pending_timers) says otherwise.
     ///
     /// # Errors
     /// As [`process`](Self::process).
