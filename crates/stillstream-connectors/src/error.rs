@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use stillstream_types::paths::{absolute, home_mistake};
 use stillstream_types::{Error, ErrorKind};
 
 /// Why a source could not be read or a sink not be written.
@@ -21,6 +22,14 @@ pub enum ConnectorError {
     EmptyFolder {
         /// The folder.
         path: PathBuf,
+    },
+    /// A path begins with `~`.
+    #[error("`{}`: {reason}", path.display())]
+    HomeFolder {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A path is not text, so it can't be kept in a checkpoint.
     #[error("the path `{}` is not valid UTF-8; rename the file", path.display())]
@@ -123,11 +132,19 @@ fn next_step(source: &io::Error) -> &'static str {
 
 impl ConnectorError {
     pub(crate) fn read(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Read { path: path.as_ref().to_owned(), source }
+        move |source| Self::Read { path: absolute(path), source }
     }
 
     pub(crate) fn write(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Write { path: path.as_ref().to_owned(), source }
+        move |source| Self::Write { path: absolute(path), source }
+    }
+
+    /// Refuses a path that a shell would have changed.
+    pub(crate) fn check_home(path: &Path) -> Result<(), Self> {
+        match home_mistake(path) {
+            Some(reason) => Err(Self::HomeFolder { path: path.to_owned(), reason }),
+            None => Ok(()),
+        }
     }
 
     /// As the error type of the public API.

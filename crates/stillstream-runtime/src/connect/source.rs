@@ -88,6 +88,12 @@ pub trait SplitReader<T, S>: 'static {
     /// are done too, or they would be read again after a restore.
     fn positions(&self) -> Vec<S>;
 
+    /// How far the input was read, as a person finds it there ("line 12 of `in.csv`"): for the message about a record whose
+    /// processing fails. Only asked for then.
+    fn place(&self) -> Option<String> {
+        None
+    }
+
     /// Records for the source's side output 0 that came with the last [`poll`](Self::poll), such as malformed rows.
     fn side_output(&mut self) -> Option<AnyBatch> {
         None

@@ -84,12 +84,24 @@ pub(crate) struct Board {
     pub metrics: JobMetrics,
     pub result: Option<Result<JobResult>>,
     pub ended: bool,
+    /// The error in `result` is not in the log: whoever takes it says it.
+    pub unsaid: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Shared {
     pub board: Mutex<Board>,
     pub changed: Condvar,
+}
+
+impl Drop for Shared {
+    /// An error that nobody has asked for must not be lost.
+    fn drop(&mut self) {
+        let board = self.board.get_mut();
+        if let (true, Some(Err(error))) = (board.unsaid, &board.result) {
+            tracing::error!("{error}");
+        }
+    }
 }
 
 /// A running job. Clones are the same job; it goes on when all are dropped.

@@ -11,11 +11,13 @@
 //! | `io` | threads for storage calls |
 //! | `remote`, `process`, `wire` | worker processes on this machine: the JobManager's side, theirs, and the messages |
 //! | `progress` | the line on the terminal |
+//! | `job_log` | what the log says of a running job, and how often |
 
 mod client;
 mod fleet;
 mod home;
 mod io;
+mod job_log;
 mod manager;
 mod process;
 mod progress;
