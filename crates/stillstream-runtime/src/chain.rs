@@ -10,8 +10,8 @@ use stillstream_types::crash::crash_point;
 use stillstream_types::{CheckpointId, Error, OperatorId, Result, Timestamp};
 
 use crate::batch::AnyBatch;
-use crate::catch::catch;
 use crate::operator::{AsyncSnapshot, Emission, Operator, Output, Source, SourceStatus};
+use crate::panics::catch;
 use crate::plan::TaskOutput;
 use crate::record_type;
 use crate::turn::{Pace, Turn};

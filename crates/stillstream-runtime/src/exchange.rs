@@ -23,7 +23,7 @@ use timely::progress::Stamp;
 use timely::worker::Worker;
 
 use crate::batch::AnyBatch;
-use crate::catch::catch;
+use crate::panics::catch;
 use crate::shared::WorkerShared;
 use crate::stream_time::StreamTime;
 

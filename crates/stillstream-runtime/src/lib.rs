@@ -12,6 +12,7 @@
 //! | `chain`, `task` | the driver: one Timely operator that runs a chain of operators |
 //! | `flow` | credits, and watermarks between sources |
 //! | `worker` | one worker thread during one attempt |
+//! | `panics` | panics of users' functions become errors |
 //! | `record_type` | which type of records an operator has taken, for messages |
 
 pub mod batch;
@@ -25,6 +26,7 @@ pub mod flow;
 pub mod job;
 pub mod metrics;
 pub mod operator;
+mod panics;
 pub mod plan;
 mod record_type;
 pub mod shared;

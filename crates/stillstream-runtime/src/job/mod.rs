@@ -170,6 +170,7 @@ pub fn in_worker_process() -> bool {
 /// In a worker process it does not return: the process serves the JobManager that started it and ends with the job.
 pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     static SUBMISSIONS: AtomicUsize = AtomicUsize::new(0);
+    crate::panics::install();
     let submission = SUBMISSIONS.fetch_add(1, Ordering::SeqCst);
     validate(&settings)?;
     let physical = Arc::new(plan.compile(settings.parallelism, settings.chaining)?);

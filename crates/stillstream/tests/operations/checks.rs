@@ -41,7 +41,7 @@ impl Run {
 fn start_with(arguments: &[&str], log: Option<&str>) -> Run {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(arguments).env(JOB, "1").env_remove("RUST_LOG").env_remove("STILLSTREAM_LOG");
-    command.env_remove("STILLSTREAM_CONF_DIR");
+    command.env_remove("STILLSTREAM_CONF_DIR").env_remove("RUST_BACKTRACE");
     if let Some(log) = log {
         command.env("STILLSTREAM_LOG", log);
     }
@@ -144,6 +144,8 @@ tests! {
         // five in full, then one in ten seconds: on a slow machine there are some more
         let lines = run.log.lines().count();
         assert!(lines < 30, "{lines} lines, {end}");
+        let run = start(&["--panic-at", "7", "--restarts", "500"]);
+        assert!(run.log.lines().count() < 30, "{}", run.log);
     }
 
     fn a_program_that_keeps_the_error_to_itself_has_said_how_the_job_ended() {
@@ -168,7 +170,12 @@ tests! {
         ]);
         let run = start(&["--panic-at", "9"]);
         assert_eq!(run.code, Some(1));
-        run.line(&["Error: ", "operator `check`", "record of type `u64`", "number 9 is a panic"]);
+        // one line, with the place in the program: Rust's own lines about the panic would be the same again
+        let line = run.line(&["number 9 is a panic"]);
+        for part in ["Error: ", "operator `check`", "record of type `u64`", "job.rs:"] {
+            assert!(line.contains(part), "{line}");
+        }
+        assert_eq!(run.count("panicked"), 1, "{}", run.log);
     }
 
     fn what_is_wrong_before_the_start_has_a_code_of_its_own() {
