@@ -39,8 +39,9 @@ pub enum ConnectorError {
     },
     /// A file is shorter than the position that a checkpoint has for it.
     #[error(
-        "`{path}` ends at byte {found}, but {expected} bytes of it were read before the restart: it was replaced or cut; \
-         put the old file back, or start without the checkpoint"
+        "`{}` ends at byte {found}, but {expected} bytes of it were read before the restart: it was replaced or cut; \
+         put the old file back, or start without the checkpoint",
+        absolute(path).display()
     )]
     FileShrank {
         /// The file.
@@ -64,7 +65,7 @@ pub enum ConnectorError {
         row: String,
     },
     /// A column that the type needs is not in the file.
-    #[error("`{path}`: {why}; its columns are {columns}")]
+    #[error("`{}`: {why}; its columns are {columns}", absolute(path).display())]
     Column {
         /// The file.
         path: String,
@@ -82,7 +83,7 @@ pub enum ConnectorError {
         source: io::Error,
     },
     /// A record can't be turned into a row.
-    #[error("a record cannot be written to `{}`: {why}", path.display())]
+    #[error("a record cannot be written to `{}`: {why}", absolute(path).display())]
     Encode {
         /// The file.
         path: PathBuf,
