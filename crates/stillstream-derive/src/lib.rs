@@ -27,12 +27,7 @@ pub fn derive_data(input: TokenStream) -> TokenStream {
 
 /// Makes the exit code of a `main` that returns `Result` tell what kind of error it was: see `stillstream::exit_with`.
 ///
-/// ```ignore
-/// #[stillstream::main]
-/// fn main() -> stillstream::Result<()> {
-///     Ok(())
-/// }
-/// ```
+/// It stands above a plain `fn main() -> stillstream::Result<()>`.
 #[proc_macro_attribute]
 pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let function = syn::parse_macro_input!(item as syn::ItemFn);
