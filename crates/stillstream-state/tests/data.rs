@@ -384,6 +384,24 @@ mod serde_adapter {
     }
 
     #[test]
+    fn the_self_describing_form_is_the_documented_one() {
+        let value =
+            Serde((Skips { a: 300, b: None, c: "x".into() }, Some(-1i8), vec![Adjacent::Unit], 0.5f32));
+        let expected: Vec<u8> = [
+            &[14, 4, 0, 0, 0][..], // a list of four
+            &[15, 2, 0, 0, 0, 12, 1, b'a', 5, 0xac, 2, 12, 1, b'c', 12, 1, b'x'],
+            &[2, 6, 1],
+            &[14, 1, 0, 0, 0, 15, 1, 0, 0, 0, 12, 1, b't', 12, 4],
+            b"Unit",
+            &[9, 0, 0, 0, 0x3f],
+        ]
+        .concat();
+        // the length counts what is behind it
+        let expected = [&(expected.len() as u32).to_le_bytes()[..], &expected].concat();
+        assert_eq!(bytes_of(&value), expected);
+    }
+
+    #[test]
     fn types_that_look_at_what_was_written_come_back_as_they_went() {
         let json =
             serde_json::json!({"a": [1, -2, 2.5, null, true, "x"], "b": {"c": u64::MAX, "d": i64::MIN}});

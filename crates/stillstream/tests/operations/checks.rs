@@ -1,7 +1,8 @@
 //! The tests.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::JOB;
 
@@ -38,14 +39,18 @@ impl Run {
     }
 }
 
-fn start_with(arguments: &[&str], log: Option<&str>) -> Run {
+fn command(arguments: &[&str], log: Option<&str>) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(arguments).env(JOB, "1").env_remove("RUST_LOG").env_remove("STILLSTREAM_LOG");
     command.env_remove("STILLSTREAM_CONF_DIR").env_remove("RUST_BACKTRACE");
     if let Some(log) = log {
         command.env("STILLSTREAM_LOG", log);
     }
-    let output = command.output().unwrap();
+    command
+}
+
+fn start_with(arguments: &[&str], log: Option<&str>) -> Run {
+    let output = command(arguments, log).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Run { code: output.status.code(), out: text(&output.stdout), log: text(&output.stderr) }
 }
@@ -194,6 +199,23 @@ tests! {
         let here = std::env::current_dir().unwrap().join("no/such/file");
         run.line(&[&format!("cannot read `{}`", here.display())]);
         assert!(!Path::new("~").exists(), "a folder was made that nobody meant");
+    }
+
+    fn a_checkpoint_that_is_late_names_who_holds_it_while_it_is_under_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("go on");
+        let arguments =
+            ["--hold", file.to_str().unwrap(), "-D", "execution.checkpointing.timeout=4s", "--checkpoint-interval", "10ms"];
+        let mut job = command(&arguments, None).stderr(Stdio::piped()).spawn().unwrap();
+        // the job goes on when the line is there, or after a minute
+        let lines = BufReader::new(job.stderr.take().unwrap()).lines();
+        let late: Vec<String> = lines
+            .map_while(Result::ok)
+            .filter(|line| line.contains(" is late, after "))
+            .inspect(|_| std::fs::write(&file, "").unwrap())
+            .collect();
+        job.wait().unwrap();
+        assert!(late[0].contains("it waits for 1 of 1 subtask: `numbers -> check -> discard` subtask 0"), "{late:?}");
     }
 
     fn the_log_can_be_chosen() {

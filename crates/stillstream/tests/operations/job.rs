@@ -14,6 +14,7 @@ const OWN: &[(&str, &str)] = &[
     ("--restarts N", "so many restarts, without a pause"),
     ("--text FILE", "reads numbers from a file, one a line"),
     ("--out FOLDER", "writes into this folder"),
+    ("--hold FILE", "stands still at record 30 until there is this file"),
     ("--swallow", "does not pass the job's error on"),
 ];
 
@@ -21,6 +22,16 @@ fn own<'a>(env: &'a StreamExecutionEnvironment, name: &str) -> Option<&'a str> {
     let mut arguments = env.arguments().iter();
     arguments.find(|argument| *argument == name)?;
     arguments.next().map(String::as_str)
+}
+
+/// Waits for a file; a minute at most.
+fn wait_for(file: &std::path::Path) {
+    for _ in 0..30_000 {
+        if file.exists() {
+            return;
+        }
+        std::thread::sleep(millis(2));
+    }
 }
 
 #[stillstream::main]
@@ -31,6 +42,7 @@ pub fn job() -> Result<()> {
     let name = own(&env, "--name").unwrap_or("word count").to_string();
     let out = own(&env, "--out").map(PathBuf::from);
     let text = own(&env, "--text").map(str::to_string);
+    let hold = own(&env, "--hold").map(PathBuf::from);
     let swallow = env.arguments().iter().any(|argument| argument == "--swallow");
     env.set_restart_strategy(match restarts {
         Some(restarts) => RestartStrategy::fixed_delay(restarts as u32, Duration::ZERO),
@@ -48,6 +60,9 @@ pub fn job() -> Result<()> {
         None => env.from_source("numbers", Paced::new(Generator::new(100, |n| n), 20, 20)).uid("numbers"),
     };
     let checked = numbers.try_map(move |n| {
+        if let (30, Some(file)) = (n, &hold) {
+            wait_for(file);
+        }
         assert!(Some(n) != panic_at, "number {n} is a panic");
         if Some(n) == fail_at { Err(Error::msg(format!("number {n} is wrong"))) } else { Ok(n) }
     });
