@@ -88,6 +88,7 @@ impl Manager {
         }
         self.say_start(restored.as_ref());
         let tasks = self.tasks();
+        self.shared.event_times.lock().clear();
         self.state.not_ended = tasks.iter().map(|task| task.id).collect();
         self.state.phase = Phase::Deploying(tasks.iter().map(|task| task.id).collect());
         let spec = AttemptSpec { generation: self.state.generation, restored: restored.map(Arc::new) };
