@@ -302,6 +302,7 @@ impl AnyBatch {
     /// # Errors
     /// If the batch holds another type, or its bytes are damaged: both mean that the peers do not run the same program.
     pub fn take<T: Data>(self) -> Result<Batch<T>> {
+        crate::record_type::note::<T>();
         match self.payload {
             Payload::Empty | Payload::Bytes { sent: 0, .. } => Ok(Batch::default()),
             Payload::Typed(batch) => {

@@ -23,8 +23,8 @@ use timely::progress::Stamp;
 use timely::worker::Worker;
 
 use crate::batch::AnyBatch;
-use crate::catch::catch;
 use crate::flow::Amount;
+use crate::panics::catch;
 use crate::shared::WorkerShared;
 
 /// Finds the key of a record, without a copy where the key is a part of the record.

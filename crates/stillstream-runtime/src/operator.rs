@@ -224,6 +224,11 @@ pub trait Source: 'static {
     /// Emits up to about `max_records` records, without blocking.
     fn poll(&mut self, max_records: usize, out: &mut Output) -> Result<SourceStatus>;
 
+    /// How far the input was read, for messages.
+    fn place(&self) -> Option<String> {
+        None
+    }
+
     /// The position, as of the records emitted so far.
     fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>>;
 

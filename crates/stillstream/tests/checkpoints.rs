@@ -304,9 +304,9 @@ fn a_checkpoint_can_be_taken_by_hand() {
     let (first, second) = (job.trigger_checkpoint().unwrap(), job.trigger_checkpoint().unwrap());
     assert_eq!((first.id.0, second.id.0), (1, 2));
     assert!(second.size_bytes > 0);
-    let names: Vec<_> =
-        checkpoints(folder.path()).iter().map(|path| path.file_name().unwrap().to_owned()).collect();
-    assert_eq!(names, [first.path.as_str(), second.path.as_str()]);
+    let names: Vec<_> = checkpoints(folder.path()).iter().map(|path| path.display().to_string()).collect();
+    // the whole path, as `--from` takes it
+    assert_eq!(names, [first.path, second.path]);
     let other = job.clone();
     cancel(job);
     let text = other.trigger_checkpoint().unwrap_err().to_string();

@@ -124,6 +124,7 @@ impl<T: Data> Sink<T> for FileSink<T> {
 
     /// Creates the folder, and a file in it for a moment.
     fn validate(&self) -> Result<()> {
+        ConnectorError::check_home(&self.folder).kind(ErrorKind::Configuration)?;
         let probe = self.folder.join(format!(".probe-{}", std::process::id()));
         let tried = std::fs::create_dir_all(&self.folder)
             .and_then(|()| std::fs::write(&probe, b""))

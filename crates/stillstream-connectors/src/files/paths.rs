@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use stillstream_types::paths::absolute;
+
 use crate::ConnectorError;
 
 /// What file sources take: a path, or several. A folder stands for the files in it, sorted by name, without those whose
@@ -49,6 +51,7 @@ pub(crate) struct Found {
 pub(crate) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, ConnectorError> {
     let mut found = Vec::new();
     for path in paths {
+        ConnectorError::check_home(path)?;
         let metadata = fs::metadata(path).map_err(ConnectorError::read(path))?;
         if !metadata.is_dir() {
             found.push(inspect(path)?);
@@ -59,7 +62,7 @@ pub(crate) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, ConnectorError> {
             found.push(inspect(&file)?);
         }
         if found.len() == before {
-            return Err(ConnectorError::EmptyFolder { path: path.clone() });
+            return Err(ConnectorError::EmptyFolder { path: absolute(path) });
         }
     }
     Ok(found)

@@ -91,6 +91,10 @@ impl<S: SplitSource> Source for SourceOperator<S> {
         Ok(status)
     }
 
+    fn place(&self) -> Option<String> {
+        self.reader.as_ref()?.place()
+    }
+
     fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
         let reader = self.reader.as_ref().ok_or_else(not_open)?;
         // also without splits: that the state is there tells a restore from a fresh start

@@ -11,12 +11,14 @@
 //! | `io` | threads for storage calls |
 //! | `remote`, `process`, `wire` | worker processes on this machine: the JobManager's side, theirs, and the messages |
 //! | `progress` | the line on the terminal |
+//! | `job_log` | what the log says of a running job, and how often |
 
 mod client;
 mod event_times;
 mod fleet;
 mod home;
 mod io;
+mod job_log;
 mod manager;
 mod process;
 mod progress;
@@ -183,6 +185,7 @@ pub fn in_worker_process() -> bool {
 /// In a worker process it does not return: the process serves the JobManager that started it and ends with the job.
 pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     static SUBMISSIONS: AtomicUsize = AtomicUsize::new(0);
+    crate::panics::install();
     let submission = SUBMISSIONS.fetch_add(1, Ordering::SeqCst);
     validate(&settings)?;
     let physical = Arc::new(plan.compile(settings.parallelism, settings.chaining)?);

@@ -140,6 +140,9 @@ pub struct JobSettings {
     pub frame_size: u64,
     /// The progress line.
     pub progress: ProgressMode,
+    /// The log goes where `main` prints its error, to standard error: the error that ends the job is left to whoever waits
+    /// for the job, so that it is not there twice.
+    pub error_is_printed: bool,
     /// Threads that write snapshots, per process.
     pub snapshot_threads: usize,
     /// How long a worker process may be silent (`heartbeat.timeout`).
@@ -171,6 +174,7 @@ impl Default for JobSettings {
             inline_threshold: 20 << 10,
             frame_size: DEFAULT_FRAME_SIZE,
             progress: ProgressMode::Auto,
+            error_is_printed: false,
             snapshot_threads: 2,
             heartbeat_timeout: Duration::from_secs(50),
         }
