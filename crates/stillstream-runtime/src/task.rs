@@ -123,6 +123,10 @@ struct Driver {
     ended: bool,
     end_reported: bool,
     finish: bool,
+    /// The chain's last call was made.
+    finishing: bool,
+    /// The newest checkpoint that was announced and not yet reported as committed.
+    announced: Option<CheckpointId>,
     done: bool,
     /// After an error: keeps its capabilities, so that nobody takes the rest for complete.
     dead: bool,
@@ -164,6 +168,7 @@ impl Driver {
         let mut triggers = Vec::new();
         loop {
             let Some(notice) = self.shared.slots.borrow_mut()[self.slot].notices.pop_front() else {
+                self.confirm()?;
                 return Ok(triggers);
             };
             match notice {
@@ -180,7 +185,7 @@ impl Driver {
                 }
                 Notice::Complete { id } => {
                     self.chain.checkpoint_complete(id)?;
-                    self.shared.report(Report::Committed { checkpoint: id, subtask: self.subtask });
+                    self.announced = Some(id);
                 }
                 Notice::Aborted { id } => {
                     self.shared.pool.abort(self.shared.generation, id);
@@ -189,6 +194,24 @@ impl Driver {
                 Notice::Finish => self.finish = true,
             }
         }
+    }
+
+    /// Reports the newest checkpoint that was announced as soon as everything up to it has been committed.
+    fn confirm(&mut self) -> Result<()> {
+        let under_way = self.chain.commits_under_way()?;
+        let confirmed = |id: &CheckpointId| under_way.is_none_or(|oldest| oldest > *id);
+        if let Some(checkpoint) = self.announced.take_if(|id| confirmed(id)) {
+            self.shared.report(Report::Committed { checkpoint, subtask: self.subtask });
+        }
+        Ok(())
+    }
+
+    /// The last call to the chain; `false` as long as commits that it has begun are under way.
+    fn finish_chain(&mut self) -> Result<bool> {
+        if !std::mem::replace(&mut self.finishing, true) {
+            self.chain.finish()?;
+        }
+        Ok(self.chain.commits_under_way()?.is_none())
     }
 
     /// The synchronous part of checkpoint `id`; then the epoch moves on.
@@ -353,8 +376,7 @@ impl Driver {
                 self.chain.push_watermark(watermark);
                 continue;
             }
-            if low == u64::MAX && self.later.is_empty() {
-                self.chain.finish()?;
+            if low == u64::MAX && self.later.is_empty() && self.finish_chain()? {
                 self.capabilities.clear();
                 self.done = true;
             }
@@ -420,8 +442,7 @@ impl Driver {
             if !std::mem::replace(&mut self.end_reported, true) {
                 self.shared.report(Report::SourceEnded(self.subtask));
             }
-            if self.finish {
-                self.chain.finish()?;
+            if self.finish && self.finish_chain()? {
                 self.capabilities.clear();
                 self.done = true;
             }
@@ -471,8 +492,9 @@ pub(crate) fn add_task<'s>(
         outputs.push(OutputBuilder::from(output));
         produced.push(stream);
     }
-    if task.is_source() && task.outputs.is_empty() {
-        // a capability that nobody reads: without one Timely would take the dataflow for complete and drop it
+    if task.outputs.is_empty() {
+        // a capability that nobody reads: without one Timely would take the dataflow for complete and drop it, with what a
+        // source still has or a sink still commits
         let _ = builder.new_output::<AnyBatch>();
     }
     let info = builder.operator_info();
@@ -515,6 +537,8 @@ pub(crate) fn add_task<'s>(
         ended: false,
         end_reported: false,
         finish: false,
+        finishing: false,
+        announced: None,
     };
     builder.build(move |capabilities| {
         if active {

@@ -19,6 +19,7 @@ mod directory;
 mod error;
 mod expiry;
 mod full;
+mod group_set;
 mod incremental;
 mod layout;
 mod list;
@@ -270,9 +271,9 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         &mut self,
         name: &str,
     ) -> Result<NamespacedValue<K, N, V>, StateError> {
-        let (layout, range) = (self.layout, self.options.range);
+        let layout = self.layout;
         let meta = StateMeta { namespace: N::schema(), ..Self::meta::<V>(name, StateKind::Value) };
-        let make = |family| RocksNamespaced::new(family, layout, range);
+        let make = |family| RocksNamespaced::new(family, layout);
         Ok(NamespacedValue::over_rocksdb(self.register(meta, migrate::<V>, make)?))
     }
 

@@ -114,6 +114,13 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
         on!(Over, &self.0; heap => Ok(heap.read()?.keys().copied().collect()); rocks => rocks.namespaces())
     }
 
+    /// The first namespace that holds a key, from `from` on. Takes no longer for more namespaces.
+    pub fn namespace_from(&self, from: N) -> Result<Option<N>, StateError> {
+        on!(Over, &self.0;
+            heap => Ok(heap.read()?.range(from..).next().map(|(namespace, _)| *namespace));
+            rocks => rocks.next_namespace(Some(from), false))
+    }
+
     /// How many keys a namespace holds. RocksDB counts them one by one.
     pub fn len(&self, namespace: N) -> Result<usize, StateError> {
         on!(Over, &self.0;
