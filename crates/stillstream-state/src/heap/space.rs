@@ -200,3 +200,79 @@ impl<K, Ks: KeyAt<K> + ?Sized> KeyAt<K> for KeysFrom<'_, Ks> {
         self.0.with(self.1 + i, f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use stillstream_types::KeyGroups;
+
+    use super::*;
+    use crate::KeyedStateBackend;
+    use crate::table::KeysIn;
+
+    fn options() -> BackendOptions {
+        let groups = KeyGroups::new(128);
+        BackendOptions::new(groups, groups.all())
+    }
+
+    #[test]
+    fn a_namespace_holds_the_same_with_and_without_a_table() {
+        let groups = KeyGroups::new(128);
+        for keys in [1u64, 3, 8, 9, 40] {
+            let (mut space, mut model) = (Space::<u64, u64>::new(&options()), BTreeMap::new());
+            for n in 0..400u64 {
+                let key = n * 7919 % keys;
+                let hash = key.key_hash(groups);
+                match n % 5 {
+                    0 => {
+                        space.insert(&options(), hash, &key, n);
+                        model.insert(key, n);
+                    }
+                    1 => assert_eq!(space.remove(hash, &key), model.remove(&key)),
+                    2 => {
+                        *space.get_or_insert_with(&options(), hash, &key, || 1) += n;
+                        *model.entry(key).or_insert(1) += n;
+                    }
+                    _ => {
+                        let batch: Vec<u64> = (0..n % 13).map(|i| (key + i * i) % keys).collect();
+                        let hashes: Vec<_> = batch.iter().map(|key| key.key_hash(groups)).collect();
+                        let at = KeysIn(|i: usize| &batch[i]);
+                        space.update_batch(&options(), &hashes, &at, || 5, |i, value| *value += i as u64);
+                        for (i, key) in batch.iter().enumerate() {
+                            *model.entry(*key).or_insert(5) += i as u64;
+                        }
+                    }
+                }
+                assert_eq!(space.get(hash, &key), model.get(&key));
+                assert_eq!(space.len(), model.len());
+            }
+            let (mut walk, mut found) = (space.keys(), Vec::new());
+            while let Some(part) = Some(walk.next_part()).filter(|part| !part.is_empty()) {
+                found.extend(part);
+            }
+            assert!(found.is_sorted_by_key(|key| key.key_hash(groups).group()));
+            found.sort();
+            assert_eq!(found, model.into_keys().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_window_of_one_key_takes_the_bytes_of_an_entry_and_not_a_page() {
+        let mut backend = KeyedStateBackend::<u64>::heap(options());
+        let windows = backend.namespaced::<i64, u64>("windows").unwrap();
+        let hash = 7u64.key_hash(options().groups);
+        for start in 0..10_000 {
+            windows.update(start, hash, &7, || 0, |n| *n += 1).unwrap();
+        }
+        let size = &backend.state_sizes()[0];
+        assert_eq!(size.entries, 10_000);
+        assert!(size.memory_bytes < 10_000 * 300, "{size:?}");
+        // a table comes with more keys
+        for key in 0..1000u64 {
+            windows.update(0, key.key_hash(options().groups), &key, || 0, |n| *n += 1).unwrap();
+        }
+        assert_eq!(windows.len(0).unwrap(), 1000);
+        assert_eq!(windows.get(0, hash, &7).unwrap(), Some(2));
+    }
+}

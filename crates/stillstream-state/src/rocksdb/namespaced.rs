@@ -273,6 +273,12 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> RocksWalk<K, N, V> {
         self.namespace
     }
 
+    /// How many iterators are open.
+    #[cfg(test)]
+    pub fn iterators(&self) -> usize {
+        self.scans.len()
+    }
+
     /// Counts what is left.
     pub fn remaining(&self) -> usize {
         let Some(((current, scan), others)) = self.scans.split_last() else { return 0 };
