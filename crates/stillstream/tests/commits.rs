@@ -92,8 +92,11 @@ impl SplitReader<u64, u64> for Reader {
 fn a_target_that_is_away_costs_a_delay_while_records_and_checkpoints_go_on() {
     let target = Target::default();
     let mut env = StreamExecutionEnvironment::new();
-    env.set_parallelism(1).enable_checkpointing(millis(5)).set_restart_strategy(RestartStrategy::none());
-    env.from_source("numbers", Numbers(target.clone())).uid("numbers").sink_to("target", target.clone()).uid("target");
+    env.set_parallelism(1).enable_checkpointing(millis(10)).set_restart_strategy(RestartStrategy::none());
+    env.from_source("numbers", Numbers(target.clone()))
+        .uid("numbers")
+        .sink_to("target", target.clone())
+        .uid("target");
     let result = env.execute("commits").unwrap();
     assert_eq!(result.restarts, 0);
     assert!(*target.0.refused.lock().unwrap() > 0);
@@ -130,7 +133,7 @@ fn a_target_that_stays_away_fails_the_job_with_the_name_of_the_sink() {
         env.set_parallelism(1).set_restart_strategy(RestartStrategy::none());
         env.configuration_mut().set_text("sink.committer.retries", "1").unwrap();
         if checkpoints {
-            env.enable_checkpointing(millis(5));
+            env.enable_checkpointing(millis(10));
         }
         env.from_collection(vec![1u64, 2, 3]).sink_to("orders", Away).uid("orders");
         let error = env.execute("away").unwrap_err().to_string();

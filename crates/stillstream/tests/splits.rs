@@ -90,7 +90,7 @@ fn no_record_is_late_after_a_failure_because_its_split_went_to_another_subtask()
     let source = Uneven::default();
     let mut env = StreamExecutionEnvironment::new();
     env.set_parallelism(2)
-        .enable_checkpointing(millis(5))
+        .enable_checkpointing(millis(10))
         .set_restart_strategy(RestartStrategy::fixed_delay(1, millis(1)));
     let windows = env
         .from_source("uneven", source.clone())

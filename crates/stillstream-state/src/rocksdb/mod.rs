@@ -283,10 +283,10 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         name: &str,
         domain: TimeDomain,
     ) -> Result<Timers<K, N>, StateError> {
-        let (layout, range) = (self.layout, self.options.range);
+        let layout = self.layout;
         let meta =
             StateMeta { namespace: N::schema(), ..Self::meta::<()>(&domain.state_name(name), domain.kind()) };
-        let make = |family| RocksTimers::new(family, layout, range);
+        let make = |family| RocksTimers::new(family, layout);
         Ok(Timers::over_rocksdb(self.register(meta, migrate::<()>, make)?))
     }
 
