@@ -31,6 +31,14 @@ struct State<C> {
     failed: Option<Error>,
     /// The operator is gone.
     stopped: bool,
+    /// The thread is gone.
+    ended: bool,
+}
+
+impl<C> Default for State<C> {
+    fn default() -> Self {
+        Self { work: VecDeque::new(), done: 0, under_way: None, failed: None, stopped: false, ended: false }
+    }
 }
 
 struct Shared<C> {
@@ -65,8 +73,7 @@ impl<C: Send + 'static> CommitThread<C> {
         pass: Pass,
         committer: Box<dyn Committer<C>>,
     ) -> Result<Self> {
-        let state = State { work: VecDeque::new(), done: 0, under_way: None, failed: None, stopped: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(Shared { state: Mutex::new(State::default()), changed: Condvar::new() });
         let name = format!("commit-{}-{}", context.name, context.subtask);
         let thread = Loop {
             shared: shared.clone(),
@@ -78,9 +85,14 @@ impl<C: Send + 'static> CommitThread<C> {
             clock: context.clock.clone(),
             waker: context.waker.clone(),
         };
+        let end = AtEnd(shared.clone());
+        let run = move || {
+            let _end = end;
+            thread.run();
+        };
         std::thread::Builder::new()
             .name(name.clone())
-            .spawn(move || thread.run())
+            .spawn(run)
             .context(|| format!("starting the thread `{name}`"))
             .kind(ErrorKind::Connector)?;
         Ok(Self { shared, clock: context.clock.clone(), timeout: policy.timeout })
@@ -127,13 +139,28 @@ impl<C: Send + 'static> CommitThread<C> {
 }
 
 impl<C> Drop for CommitThread<C> {
-    /// The thread ends after the call that is under way. The next attempt waits for that: see
-    /// [`CommitGate`](super::commit_gate::CommitGate).
+    /// The thread ends after the call that is under way, so as a rule nothing is written after the job's end. A call that takes
+    /// longer holds up nobody but the next attempt: see [`CommitGate`](super::commit_gate::CommitGate).
     fn drop(&mut self) {
-        self.shared.state.lock().stopped = true;
+        let mut state = self.shared.state.lock();
+        state.stopped = true;
         self.shared.changed.notify_all();
+        self.shared.changed.wait_while_for(&mut state, |state| !state.ended, LAST_CALL);
     }
 }
+
+/// Says that the thread has ended, however it did.
+struct AtEnd<C>(Arc<Shared<C>>);
+
+impl<C> Drop for AtEnd<C> {
+    fn drop(&mut self) {
+        self.0.state.lock().ended = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// How long the end of an attempt waits for a call that is under way.
+const LAST_CALL: Duration = Duration::from_secs(1);
 
 const TIMEOUT_KEY: &str = "stillstream.sink.commit-timeout";
 

@@ -26,18 +26,18 @@ pub(super) const ROWS: &[Row] = &[
     )
     .within(1.0, 1_024.0),
     option(
+        "stillstream.progress",
+        Kind::Choice(ProgressMode::NAMES),
+        "auto",
+        "when a running job shows its progress on the terminal: auto, always, never",
+    ),
+    option(
         "stillstream.sink.commit-timeout",
         Kind::Duration,
         "10 min",
         "for how long a commit is tried again, with pauses that grow to 10 s; sink.committer.retries may end it before",
     )
     .at_least(1_000.0),
-    option(
-        "stillstream.progress",
-        Kind::Choice(ProgressMode::NAMES),
-        "auto",
-        "when a running job shows its progress on the terminal: auto, always, never",
-    ),
     option(
         "stillstream.state.rocksdb.write-back-ratio",
         Kind::Double,
