@@ -42,7 +42,7 @@ impl Reader {
     fn end(&self, split: u32) -> i64 {
         match self.source.failed.load(SeqCst) {
             true => RECORDS,
-            false if split % 2 == 0 => RECORDS / 2,
+            false if split.is_multiple_of(2) => RECORDS / 2,
             false => 10,
         }
     }
