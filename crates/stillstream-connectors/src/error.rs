@@ -31,6 +31,20 @@ pub enum ConnectorError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A source was given no path.
+    #[error("no path was given, so there is nothing to read; name a file or a folder")]
+    NoPaths,
+    /// What a source is to read is not a file.
+    #[error(
+        "`{}` is {what}: what is read from it cannot be read again after a failure; write it into a file and read that",
+        path.display()
+    )]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
     /// A path is not text, so it can't be kept in a checkpoint.
     #[error("the path `{}` is not valid UTF-8; rename the file", path.display())]
     PathNotText {

@@ -531,6 +531,19 @@ impl Chain {
         })
     }
 
+    /// See [`Operator::commits_under_way`]: the oldest one of all operators.
+    pub fn commits_under_way(&mut self) -> Result<Option<CheckpointId>> {
+        let mut oldest: Option<CheckpointId> = None;
+        self.each("its commit", |body| {
+            if let Body::Operator(operator) = body {
+                let own = operator.commits_under_way()?;
+                oldest = own.map(|own| oldest.map_or(own, |oldest| oldest.min(own))).or(oldest);
+            }
+            Ok(())
+        })?;
+        Ok(oldest)
+    }
+
     pub fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
         self.each("its code", |body| match body {
             Body::Operator(operator) => operator.checkpoint_aborted(id),

@@ -180,6 +180,10 @@ struct Driver {
     ended: bool,
     end_reported: bool,
     finish: bool,
+    /// The chain's last call was made.
+    finishing: bool,
+    /// The newest checkpoint that was announced and not yet reported as committed.
+    announced: Option<CheckpointId>,
     done: bool,
     /// After an error: keeps its capabilities, so that nobody takes the rest for complete.
     dead: bool,
@@ -266,6 +270,7 @@ impl Driver {
         let mut triggers = Vec::new();
         loop {
             let Some(notice) = self.shared.slots.borrow_mut()[self.slot].notices.pop_front() else {
+                self.confirm()?;
                 return Ok(triggers);
             };
             match notice {
@@ -282,7 +287,7 @@ impl Driver {
                 }
                 Notice::Complete { id } => {
                     self.chain.checkpoint_complete(id)?;
-                    self.shared.report(Report::Committed { checkpoint: id, subtask: self.subtask });
+                    self.announced = Some(id);
                 }
                 Notice::Aborted { id } => {
                     self.shared.pool.abort(self.shared.generation, id);
@@ -291,6 +296,16 @@ impl Driver {
                 Notice::Finish => self.finish = true,
             }
         }
+    }
+
+    /// Reports the newest checkpoint that was announced as soon as everything up to it has been committed.
+    fn confirm(&mut self) -> Result<()> {
+        let under_way = self.chain.commits_under_way()?;
+        let confirmed = |id: &CheckpointId| under_way.is_none_or(|oldest| oldest > *id);
+        if let Some(checkpoint) = self.announced.take_if(|id| confirmed(id)) {
+            self.shared.report(Report::Committed { checkpoint, subtask: self.subtask });
+        }
+        Ok(())
     }
 
     /// Sends what waits in the outputs.
@@ -523,8 +538,14 @@ impl Driver {
 
     /// Everything is through: the operators take their last step, and whoever reads the outputs learns that this is all.
     fn finish(&mut self, sessions: Sessions<'_, '_>) -> Result<()> {
-        self.chain.finish()?;
-        self.flush(sessions);
+        if !std::mem::replace(&mut self.finishing, true) {
+            self.chain.finish()?;
+            self.flush(sessions);
+        }
+        if self.chain.commits_under_way()?.is_some() {
+            // whoever commits wakes the task
+            return Ok(());
+        }
         self.capabilities.clear();
         self.done = true;
         Ok(())
@@ -643,7 +664,7 @@ pub(crate) fn add_task<'s>(
     }
     if task.outputs.is_empty() {
         // a capability that nobody reads: without one Timely would take the dataflow for complete once the input is through,
-        // and drop it while a source waits, or while a window or timer still emits
+        // and drop it while a source waits, a window or timer still emits, or a sink commits
         let _ = builder.new_output::<AnyBatch>();
     }
     let info = builder.operator_info();
@@ -693,6 +714,8 @@ pub(crate) fn add_task<'s>(
         ended: false,
         end_reported: false,
         finish: false,
+        finishing: false,
+        announced: None,
     };
     builder.build(move |capabilities| {
         if active {

@@ -7,7 +7,7 @@ mod setters;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::PoisonError;
 
 use stillstream_runtime::connect::SplitSource;
 use stillstream_runtime::job::{JobClient, JobResult, in_worker_process, submit};
@@ -183,7 +183,7 @@ impl StreamExecutionEnvironment {
             self.warn();
         }
         let wanted = plan_settings(&self.config);
-        graph.commit_retries().store(wanted.commit_retries, Ordering::Relaxed);
+        *graph.commit_policy().lock().unwrap_or_else(PoisonError::into_inner) = wanted.commits;
         let mut plan = graph.plan()?;
         finish(&mut plan, wanted)?;
         if !worker {

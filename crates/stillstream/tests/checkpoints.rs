@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 
 use stillstream::connect::{
-    Prepared, Sink, SinkContext, SinkWriter, SourceContext, SplitReader, SplitSource,
+    Committer, Prepared, Sink, SinkContext, SinkWriter, SourceContext, SplitReader, SplitSource,
 };
 use stillstream::prelude::*;
 use stillstream::{Batch, CheckpointStatistics, JobStatus, SourceStatus};
@@ -77,6 +77,9 @@ impl Sink<u64> for Gate {
     fn writer(&self, _: &SinkContext) -> Result<Box<dyn SinkWriter<u64, u64>>> {
         Ok(Box::new(self.clone()))
     }
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<u64>>> {
+        Ok(Box::new(|_: &u64| Ok(())))
+    }
 }
 
 impl SinkWriter<u64, u64> for Gate {
@@ -90,9 +93,6 @@ impl SinkWriter<u64, u64> for Gate {
             Ok(())
         };
         Ok(Some(Prepared { committable: checkpoint.0, make_durable: Some(Box::new(wait)) }))
-    }
-    fn commit(&mut self, _: &u64) -> Result<()> {
-        Ok(())
     }
 }
 
@@ -405,6 +405,9 @@ impl Sink<u64> for Fragile {
     fn writer(&self, _: &SinkContext) -> Result<Box<dyn SinkWriter<u64, u64>>> {
         Ok(Box::new(self.clone()))
     }
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<u64>>> {
+        Ok(Box::new(|_: &u64| Ok(())))
+    }
 }
 
 impl SinkWriter<u64, u64> for Fragile {
@@ -419,9 +422,6 @@ impl SinkWriter<u64, u64> for Fragile {
             false => Ok(()),
         };
         Ok(Some(Prepared { committable: checkpoint.0, make_durable: Some(Box::new(make_durable)) }))
-    }
-    fn commit(&mut self, _: &u64) -> Result<()> {
-        Ok(())
     }
 }
 

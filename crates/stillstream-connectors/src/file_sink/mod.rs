@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
-use stillstream_runtime::connect::{Sink, SinkContext, SinkWriter};
+use stillstream_runtime::connect::{Committer, Sink, SinkContext, SinkWriter};
 use stillstream_state::Data;
 use stillstream_types::{ErrorKind, Result, ResultExt};
 
@@ -120,6 +120,10 @@ impl<T: Data> Sink<T> for FileSink<T> {
     fn writer(&self, context: &SinkContext) -> Result<Box<dyn SinkWriter<T, FileCommittable>>> {
         let writer = writer::FileWriter::open(self, context);
         Ok(Box::new(writer.map_err(ConnectorError::into_error)?))
+    }
+
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer<FileCommittable>>> {
+        Ok(Box::new(writer::FileCommitter::open(self, context)))
     }
 
     /// Creates the folder, and a file in it for a moment.

@@ -52,7 +52,7 @@ pub struct Malformed {
     pub file: String,
     /// The line, from 1, if the file is read from its beginning.
     pub line: Option<u64>,
-    /// Where the row starts, line ends before it included: the byte, decompressed, from 0.
+    /// Where the row starts: the byte, decompressed, from 0.
     pub byte: u64,
     /// The row, shortened.
     pub text: String,

@@ -39,6 +39,13 @@ pub(super) const ROWS: &[Row] = &[
         "when a running job shows its progress on the terminal: auto, always, never",
     ),
     option(
+        "stillstream.sink.commit-timeout",
+        Kind::Duration,
+        "10 min",
+        "for how long a commit is tried again, with pauses that grow to 10 s; sink.committer.retries may end it before",
+    )
+    .at_least(1_000.0),
+    option(
         "stillstream.state.rocksdb.write-back-ratio",
         Kind::Double,
         "0.5",
