@@ -9,7 +9,7 @@ use stillstream_storage::register::NumberedRegister;
 use stillstream_storage::{
     CheckpointStorage, JobStorage, Lease, LocalStore, Register, StorageError, StorageOptions,
 };
-use stillstream_types::{CheckpointId, CompletedRef, ErrorKind, Generation, JobId, JobOutcome};
+use stillstream_types::{CheckpointId, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome};
 use tokio::runtime::{Builder, Runtime};
 
 struct Place {
@@ -267,4 +267,29 @@ fn versions_that_were_lost_with_no_checkpoint_left_are_an_error() {
     fs::write(place.job_dir().join("chk-1/_metadata"), "torn").unwrap();
     let error = job.load_register().unwrap_err();
     assert!(matches!(error, StorageError::RegisterUnreadable { .. }), "{error}");
+}
+
+#[test]
+fn the_end_of_a_job_is_read_as_it_was_written_and_a_record_without_one_stays_readable() {
+    let place = Place::new();
+    let mut lease = place.job().claim("flights").unwrap();
+    assert_eq!(place.job().load_register().unwrap().unwrap().record.ended, None);
+    let counters = [("windows.late".to_owned(), 3), ("rows.malformed".to_owned(), u64::MAX)].into();
+    let figures = JobFigures {
+        records_in: 12,
+        records_out: 11,
+        duration_ms: 1_234,
+        restarts: 2,
+        resumed_from: Some(CheckpointId(0)),
+        checkpoints_completed: 7,
+        checkpoints_failed: 1,
+        last_checkpoint: Some(CheckpointId(8)),
+        last_checkpoint_bytes: 1 << 40,
+        slowest_checkpoint_ms: 55,
+        counters,
+    };
+    let ended = Some(JobEnd { at_ms: -5, figures });
+    lease.update(|record| (record.outcome, record.ended) = (JobOutcome::Finished, ended.clone())).unwrap();
+    let record = place.job().load_register().unwrap().unwrap().record;
+    assert_eq!((record.outcome, record.ended), (JobOutcome::Finished, ended));
 }

@@ -142,8 +142,11 @@ impl Configuration {
 
     /// Settings of a restart strategy that is not the chosen one do nothing: say so.
     fn idle_restart_keys(&self, warnings: &mut Vec<Warning>) {
-        let chosen = self.get(o::RESTART_STRATEGY);
-        let chosen_name = chosen.map_or("", |chosen| chosen.as_str());
+        let chosen_name = match self.get(o::RESTART_STRATEGY) {
+            Some(chosen) => chosen.as_str(),
+            None if self.get(o::CHECKPOINTING_INTERVAL).is_none() => "",
+            None => RestartStrategyType::ExponentialDelay.as_str(),
+        };
         for (key, entry) in &self.entries {
             let Some((strategy, _)) =
                 key.strip_prefix("restart-strategy.").and_then(|rest| rest.split_once('.'))
