@@ -160,12 +160,6 @@ impl CheckpointCoordinator {
     /// The final checkpoint's time, reminders, and the deadline of commits.
     pub(super) fn on_closing_time(&mut self) {
         let (now, timeout) = (self.now, self.config.timeout);
-        if let Closing::Ending { outcome, until } = self.closing {
-            if until.is_some_and(|until| now >= until) {
-                self.end_unrecorded(outcome);
-            }
-            return;
-        }
         let Some(attempt) = &self.attempt else { return };
         match &mut self.closing {
             Closing::Final { at, .. } if at.is_some_and(|at| at <= now) => {
@@ -244,8 +238,12 @@ impl CheckpointCoordinator {
         self.out.push(Command::FinishJob { outcome });
     }
 
-    /// The time of the record is over.
-    fn end_unrecorded(&mut self, outcome: JobOutcome) {
+    /// Ends the job without a record when the time for that is over.
+    pub(super) fn on_end_overdue(&mut self) {
+        let Closing::Ending { outcome, until: Some(until) } = self.closing else { return };
+        if self.now < until {
+            return;
+        }
         let trouble = self.register.trouble().unwrap_or("the job's register did not answer");
         let why = format!(
             "the job's end could not be recorded within {:?} (task.cancellation.timeout): {trouble}",

@@ -317,6 +317,11 @@ impl CheckpointCoordinator {
 
     /// Everything that time alone brings about.
     fn on_time(&mut self) {
+        // before anything is tried once more
+        self.on_end_overdue();
+        if self.stopped.is_some() {
+            return;
+        }
         if let Some(command) = self.register.tick(self.now) {
             self.out.push(command);
         }

@@ -1,6 +1,6 @@
 //! Whether a value is one, whether this release can honour it, and whether settings go together.
 
-use super::choice::CheckpointingMode;
+use super::choice::{CheckpointingMode, RestartStrategyType};
 use super::error::{ConfigError, ConfigErrors};
 use super::options as o;
 use super::origin::{Origin, Warning};

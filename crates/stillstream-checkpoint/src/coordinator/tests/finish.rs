@@ -285,6 +285,11 @@ fn a_final_checkpoint_that_fails_for_as_long_as_a_checkpoint_may_take_fails_the_
             assert_eq!(id, 6, "{message:?}");
             break;
         }
+        for command in commands {
+            if let Command::Discard { discard, .. } = command {
+                bench.on(Event::DiscardDone { discard, failure: None });
+            }
+        }
         bench.wait(SECOND);
     }
     let message = message.unwrap();

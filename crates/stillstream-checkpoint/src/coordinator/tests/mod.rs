@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CompletedRef, Generation, JobEnd, JobFigures, JobId, JobOutcome, OperatorId,
+    CheckpointId, CheckpointKind, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome, OperatorId,
     OperatorStateHandle, OperatorSubtaskState, RegisterRecord, StreamHandle, SubtaskId, TaskSnapshot,
 };
 
