@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use stillstream::connect::{Prepared, Sink, SinkContext, SinkWriter};
 use stillstream::prelude::*;
-use stillstream::{Batch, CheckpointId};
+use stillstream::{Batch, CheckpointId, JobStatus};
 
 /// Far more than any of these jobs needs, however busy the machine is.
 const LONG: Duration = Duration::from_secs(60);

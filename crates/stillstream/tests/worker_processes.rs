@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use stillstream::JobStatus;
 use stillstream::prelude::*;
 
 const FOLDER: &str = "STILLSTREAM_WORKERS_TEST_FOLDER";
