@@ -161,8 +161,15 @@ impl Register {
 
     /// Begins to write.
     pub(crate) fn begin(&mut self, purpose: Purpose, since: Duration, record: RegisterRecord) -> Command {
-        let current =
-            Current { purpose, record, since, step: Step::Writing, late_said: false, uncertain: false, trouble: None };
+        let current = Current {
+            purpose,
+            record,
+            since,
+            step: Step::Writing,
+            late_said: false,
+            uncertain: false,
+            trouble: None,
+        };
         self.write(current)
     }
 

@@ -249,7 +249,15 @@ mod tests {
     fn another_error_or_another_place_begins_the_count_of_equal_failures_anew() {
         let mut repetition = Repetition::default();
         let (first, second) = (Some(CheckpointId(1)), Some(CheckpointId(2)));
-        let seen = [(None, "a"), (None, "a"), (first, "a"), (first, "a"), (first, "b"), (second, "b"), (second, "b")];
+        let seen = [
+            (None, "a"),
+            (None, "a"),
+            (first, "a"),
+            (first, "a"),
+            (first, "b"),
+            (second, "b"),
+            (second, "b"),
+        ];
         let times: Vec<u64> = seen.iter().map(|(at, error)| repetition.on_failure(*at, error)).collect();
         assert_eq!(times, [1, 2, 1, 2, 1, 1, 2]);
     }

@@ -71,7 +71,8 @@ fn a_cancel_while_a_last_commit_hangs_ends_the_job_within_its_time() {
 }
 
 #[test]
-fn a_last_commit_that_is_slower_than_the_checkpoint_timeout_fails_the_attempt_and_the_restart_strategy_decides() {
+fn a_last_commit_that_is_slower_than_the_checkpoint_timeout_fails_the_attempt_and_the_restart_strategy_decides()
+ {
     let sink = Gated::default();
     let job = at_the_last_commit(&sink, |env| {
         env.set_checkpoint_timeout(millis(50))
@@ -150,7 +151,8 @@ fn whenever_a_cancel_comes_the_job_ends_and_its_register_agrees_with_its_result(
         let job = start().unwrap();
         // from the first record to after the end
         job.wait_until(LONG, |job| {
-            seen.load(SeqCst) >= (round * 2).min(100) && (round < 20 || job.checkpoint_statistics().counts.completed > 0)
+            seen.load(SeqCst) >= (round * 2).min(100)
+                && (round < 20 || job.checkpoint_statistics().counts.completed > 0)
                 || job.status().is_terminal()
         });
         if round >= 40 {
@@ -227,8 +229,9 @@ fn a_finished_job_is_not_run_again_and_gives_its_recorded_result_and_the_later_j
 fn lines(folder: &Path) -> Vec<u64> {
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
-    let mut found: Vec<u64> =
-        files.flat_map(|path| read(path).lines().map(|line| line.parse().unwrap()).collect::<Vec<_>>()).collect();
+    let mut found: Vec<u64> = files
+        .flat_map(|path| read(path).lines().map(|line| line.parse().unwrap()).collect::<Vec<_>>())
+        .collect();
     found.sort_unstable();
     found
 }
@@ -282,7 +285,10 @@ fn a_job_that_fails_while_storage_is_away_ends_in_its_time() {
     assert!(ended(&job), "{:?}", job.status());
     assert_eq!(job.status(), JobStatus::Failed);
     let text = job.wait().unwrap_err().to_string();
-    assert!(text.contains("a bad record") && text.contains("the next start resumes from checkpoint"), "{text}");
+    assert!(
+        text.contains("a bad record") && text.contains("the next start resumes from checkpoint"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -386,7 +392,10 @@ fn a_jobmanager_that_is_fenced_between_two_attempts_ends_at_once() {
 fn waiting_for_a_condition_takes_its_whole_time_however_busy_the_job_is() {
     let mut env = StreamExecutionEnvironment::new();
     env.enable_checkpointing(millis(10)).set_parallelism(2);
-    env.from_source("n", Generator::unbounded(|n| n).records_per_second(100.0)).uid("n").rebalance().discard();
+    env.from_source("n", Generator::unbounded(|n| n).records_per_second(100.0))
+        .uid("n")
+        .rebalance()
+        .discard();
     let job = env.execute_async("busy").unwrap();
     let clock = stillstream_runtime::clock::SystemClock::default();
     let elapsed = || stillstream_runtime::clock::Clock::elapsed(&clock);

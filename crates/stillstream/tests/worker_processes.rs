@@ -33,7 +33,8 @@ fn figures(folder: &Path) {
 
 fn children() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let of =
+        |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
     tasks.flat_map(|task| of(task).split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
@@ -87,7 +88,12 @@ fn run(what: &str) {
     command.args(["program", "--exact", "--nocapture"]).env(FOLDER, folder.path()).env(WHAT, what);
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what}: {}\n{text}{}", output.status, String::from_utf8_lossy(&output.stdout));
+    assert!(
+        output.status.success(),
+        "{what}: {}\n{text}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout)
+    );
 }
 
 #[test]

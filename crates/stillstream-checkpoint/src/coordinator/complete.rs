@@ -177,7 +177,9 @@ impl CheckpointCoordinator {
                 );
                 let kind = ErrorKind::CorruptSnapshot;
                 self.out.push(match self.closing {
-                    Closing::Ending { outcome, .. } => Command::EndUnrecorded { outcome, message: why.clone() },
+                    Closing::Ending { outcome, .. } => {
+                        Command::EndUnrecorded { outcome, message: why.clone() }
+                    }
                     _ => Command::FailJob { kind, message: why.clone() },
                 });
                 self.stopped = Some(Stopped { kind, why });

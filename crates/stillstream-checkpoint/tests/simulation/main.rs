@@ -84,7 +84,8 @@ fn every_end_comes_in_its_time_whatever_storage_does_and_the_job_can_go_on_after
             world.step();
         }
         let outcome = if seed % 2 == 0 { JobOutcome::Cancelled } else { JobOutcome::Failed };
-        let faults = [Faults::away(), Faults::of_things(2), Faults::of_things(8), Faults::none()][seed as usize % 4];
+        let faults =
+            [Faults::away(), Faults::of_things(2), Faults::of_things(8), Faults::none()][seed as usize % 4];
         match world.end_now(outcome, faults) {
             Some(End::Recorded(JobOutcome::Finished)) => finished += 1,
             Some(End::Recorded(found)) => {
@@ -99,7 +100,9 @@ fn every_end_comes_in_its_time_whatever_storage_does_and_the_job_can_go_on_after
         world.restart_all();
         world.end_well();
     }
-    println!("{recorded} recorded, {unrecorded} not, {finished} finished all the same, {before} had ended before");
+    println!(
+        "{recorded} recorded, {unrecorded} not, {finished} finished all the same, {before} had ended before"
+    );
     assert!(recorded > 500 && unrecorded > 500 && finished > 0, "{recorded} {unrecorded} {finished}");
 }
 
@@ -124,7 +127,8 @@ fn time_of_acknowledgements(count: u32, checkpoints: u64) -> Duration {
     let config = CheckpointConfig { interval: Some(Duration::from_secs(1)), ..CheckpointConfig::default() };
     let (job, job_name) = (JobId::from_name("large"), "large".to_owned());
     let (first_delay, end_timeout) = (1.0, Duration::from_secs(180));
-    let setup = CoordinatorSetup { job, job_name, config, zero_ms: 0, register: None, first_delay, end_timeout };
+    let setup =
+        CoordinatorSetup { job, job_name, config, zero_ms: 0, register: None, first_delay, end_timeout };
     let mut coordinator = CheckpointCoordinator::new(setup).unwrap();
     let tasks: Vec<TaskInfo> = (0..count)
         .map(|n| TaskInfo {

@@ -25,8 +25,8 @@ use std::time::Duration;
 use stillstream_checkpoint::restore::plan_restore;
 use stillstream_checkpoint::{
     AckMetrics, CheckpointCoordinator, CheckpointFailure, CheckpointReport, Command, Event, FailureReason,
-    JobState, JobStatus, OperatorInfo, Repetition, RequestId, RestartDecision, RestartStrategy, RestartStrategyConfig,
-    Retention, TaskInfo,
+    JobState, JobStatus, OperatorInfo, Repetition, RequestId, RestartDecision, RestartStrategy,
+    RestartStrategyConfig, Retention, TaskInfo,
 };
 use stillstream_types::crash::crash_point;
 use stillstream_types::{
@@ -100,10 +100,7 @@ enum Phase {
 impl Phase {
     /// Whether workers have an attempt that they have not all dropped.
     fn has_attempt(&self) -> bool {
-        matches!(
-            self,
-            Self::Deploying(_) | Self::Running | Self::Draining { .. } | Self::Stopping { .. }
-        )
+        matches!(self, Self::Deploying(_) | Self::Running | Self::Draining { .. } | Self::Stopping { .. })
     }
 }
 

@@ -391,11 +391,9 @@ fn serve(identity: Identity, physical: &Arc<Physical>, settings: &JobSettings) -
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let counters = Arc::new(Counters::default());
     let metrics: Vec<Arc<WorkerMetrics>> = (0..threads).map(|_| Arc::default()).collect();
-    let (stream, link) =
-        process::connect(&identity, settings.frame_size, metrics.clone(), counters.clone())?;
+    let (stream, link) = process::connect(&identity, settings.frame_size, metrics.clone(), counters.clone())?;
     let context = context_factory(settings, physical, &stores, &clock, &counters, link.clone())?;
-    WorkerProcess { identity, threads, metrics, stopped: AtomicU64::new(0) }
-        .serve(stream, &link, &context)
+    WorkerProcess { identity, threads, metrics, stopped: AtomicU64::new(0) }.serve(stream, &link, &context)
 }
 
 /// 128 random bits as text.

@@ -12,7 +12,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prost::Message;
-use stillstream_types::{CheckpointId, CompletedRef, Generation, JobEnd, JobFigures, JobId, JobOutcome, RegisterRecord};
+use stillstream_types::{
+    CheckpointId, CompletedRef, Generation, JobEnd, JobFigures, JobId, JobOutcome, RegisterRecord,
+};
 
 pub use numbered::NumberedRegister;
 pub use tagged::TaggedRegister;

@@ -351,7 +351,8 @@ fn with_checkpoints_the_pause_before_a_restart_grows_unless_another_strategy_is_
     let config =
         yaml("execution.checkpointing.interval: 1 s\nrestart-strategy.exponential-delay.max-backoff: 5 s");
     assert_eq!(config.validate().unwrap(), [], "the key has an effect");
-    let RestartStrategy::ExponentialDelay { attempts, initial, max, multiplier, .. } = config.restart_strategy()
+    let RestartStrategy::ExponentialDelay { attempts, initial, max, multiplier, .. } =
+        config.restart_strategy()
     else {
         panic!("{:?}", config.restart_strategy());
     };

@@ -132,7 +132,10 @@ fn a_job_whose_register_vanished_is_stopped_and_never_starts_empty() {
     let commands = bench.on(Event::RegisterRead { result: Ok(None) });
     assert!(failed_job(&commands).unwrap().contains("has vanished"));
     let refused = bench.all(Event::AttemptRequested);
-    assert!(matches!(refused[..], [Command::FailJob { kind: ErrorKind::CorruptSnapshot, .. }]), "{refused:?}");
+    assert!(
+        matches!(refused[..], [Command::FailJob { kind: ErrorKind::CorruptSnapshot, .. }]),
+        "{refused:?}"
+    );
 }
 
 #[test]

@@ -202,7 +202,10 @@ fn an_end_that_storage_does_not_take_ends_in_its_time_and_says_what_the_next_sta
             assert_eq!(unrecorded(&commands).is_some(), second == 179, "after {second} s: {commands:?}");
             if let Some((outcome, message)) = unrecorded(&commands) {
                 assert_eq!(outcome, JobOutcome::Cancelled);
-                assert!(message.contains("task.cancellation.timeout") && message.contains("180s"), "{message}");
+                assert!(
+                    message.contains("task.cancellation.timeout") && message.contains("180s"),
+                    "{message}"
+                );
                 assert!(message.contains("the next start resumes from checkpoint 1"), "{message}");
                 let known = message.contains("the register still says running");
                 assert_eq!(known, answers, "{message}");
@@ -221,7 +224,10 @@ fn a_claim_that_never_comes_back_does_not_hold_up_the_end() {
     let commands = bench.wait(SECOND * 180);
     let (outcome, message) = unrecorded(&commands).unwrap();
     assert_eq!(outcome, JobOutcome::Cancelled);
-    assert!(message.ends_with("the register still says running: the next start resumes from checkpoint 7"), "{message}");
+    assert!(
+        message.ends_with("the register still says running: the next start resumes from checkpoint 7"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -268,7 +274,8 @@ fn the_end_is_recorded_with_its_time_and_what_the_job_had_come_to() {
 }
 
 #[test]
-fn a_final_checkpoint_that_fails_for_as_long_as_a_checkpoint_may_take_fails_the_attempt_whatever_is_tolerated() {
+fn a_final_checkpoint_that_fails_for_as_long_as_a_checkpoint_may_take_fails_the_attempt_whatever_is_tolerated()
+ {
     let timeout = SECOND * 5;
     let mut bench = Bench::running(CheckpointConfig {
         tolerable_failed_checkpoints: 1_000,

@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome, OperatorId,
-    OperatorStateHandle, OperatorSubtaskState, RegisterRecord, StreamHandle, SubtaskId, TaskSnapshot,
+    CheckpointId, CheckpointKind, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome,
+    OperatorId, OperatorStateHandle, OperatorSubtaskState, RegisterRecord, StreamHandle, SubtaskId,
+    TaskSnapshot,
 };
 
 use super::{CheckpointCoordinator, CoordinatorSetup};

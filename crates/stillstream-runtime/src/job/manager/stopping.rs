@@ -26,7 +26,9 @@ impl Manager {
                 self.advance(JobStatus::Failing);
                 self.give_up(error);
             }
-            Phase::Stopping { why: Why::Failure(old), .. } if error.is_fatal() && !old.is_fatal() => *old = error,
+            Phase::Stopping { why: Why::Failure(old), .. } if error.is_fatal() && !old.is_fatal() => {
+                *old = error
+            }
             // what follows from a failure is not news
             _ => tracing::debug!(job = %self.settings.name, "{error}"),
         }
@@ -58,7 +60,9 @@ impl Manager {
             Phase::Ended => {}
             Phase::Stopping { why: old, .. } => *old = why,
             // nothing runs
-            Phase::Preparing { .. } | Phase::WaitingToRestart { .. } | Phase::Ending { .. } => self.stopped(why),
+            Phase::Preparing { .. } | Phase::WaitingToRestart { .. } | Phase::Ending { .. } => {
+                self.stopped(why)
+            }
             Phase::Deploying(_) | Phase::Running | Phase::Draining { .. } => {
                 let deadline = self.clock.elapsed() + self.settings.cancellation_timeout;
                 self.state.phase = Phase::Stopping { why, deadline, warned: false };
