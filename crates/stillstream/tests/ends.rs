@@ -437,3 +437,67 @@ fn a_collection_that_has_become_shorter_ends_the_job_instead_of_restarting_it_fo
     let text = job.wait().unwrap_err().to_string();
     assert!(text.contains("the collection has 10 records"), "{text}");
 }
+
+/// A sink whose part of a checkpoint becomes durable when the gate is opened.
+#[derive(Clone, Default)]
+struct SlowlyDurable(Arc<AtomicBool>);
+
+impl Sink<u64> for SlowlyDurable {
+    type Committable = u64;
+    fn writer(&self, _: &SinkContext) -> Result<Box<dyn SinkWriter<u64, u64>>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl SinkWriter<u64, u64> for SlowlyDurable {
+    fn write(&mut self, _: Batch<u64>) -> Result<()> {
+        Ok(())
+    }
+    fn prepare(&mut self, id: CheckpointId) -> Result<Option<Prepared<u64>>> {
+        let open = self.0.clone();
+        let wait = move || {
+            while !open.load(SeqCst) {
+                std::thread::sleep(millis(1));
+            }
+            Ok(())
+        };
+        Ok(Some(Prepared { committable: id.0, make_durable: Some(Box::new(wait)) }))
+    }
+    fn commit(&mut self, _: &u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_checkpoints_metadata_says_when_it_was_triggered_and_not_when_it_was_written() {
+    use stillstream_runtime::clock::{Clock, SystemClock};
+    use stillstream_storage::{CheckpointStorage, StorageOptions};
+    let (dir, sink, clock) = (tempfile::tempdir().unwrap(), SlowlyDurable::default(), SystemClock::default());
+    let env = files(dir.path(), |env| {
+        env.set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation)
+            .set_num_retained(1_000)
+            .enable_checkpointing(millis(200));
+    });
+    env.from_source("n", Generator::unbounded(|n| n).records_per_second(100.0))
+        .uid("n")
+        .sink_to("slow", sink.clone())
+        .uid("slow");
+    let job = env.execute_async("triggered").unwrap();
+    assert!(job.wait_until(LONG, |job| job.checkpoint_statistics().counts.in_progress > 0));
+    let triggered_by = clock.now_ms();
+    assert!(job.wait_until(LONG, |_| clock.now_ms() > triggered_by + 20));
+    sink.0.store(true, SeqCst);
+    let tokio = tokio::runtime::Runtime::new().unwrap();
+    let uri = dir.path().to_str().unwrap();
+    let storage = CheckpointStorage::open(uri, StorageOptions::default(), tokio.handle().clone()).unwrap();
+    let storage = storage.job(stillstream_types::JobId::from_name("triggered"));
+    let mut found = None;
+    assert!(job.wait_until(LONG, |_| {
+        let first = storage.read_metadata("chk-1");
+        found = found.or(first.ok().map(|metadata| metadata.triggered_at_ms));
+        found.is_some()
+    }));
+    assert!(found.unwrap() <= triggered_by, "{found:?}, {triggered_by}");
+    job.cancel();
+    assert_eq!(job.wait().unwrap_err().kind(), ErrorKind::Cancelled);
+}
