@@ -65,6 +65,7 @@ impl Current {
 
 /// What an answer of the register meant.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one lives at a time, and none is kept")]
 pub(crate) enum Settled {
     /// The record is durable, and does not name these any more.
     Written(Purpose, Vec<CompletedRef>),

@@ -33,9 +33,9 @@ pub fn decide_start(record: Option<&RegisterRecord>, names_snapshot: bool) -> St
     match record.outcome {
         JobOutcome::Running | JobOutcome::Failed => StartDecision::Run,
         JobOutcome::Cancelled if names_snapshot => StartDecision::Run,
-        JobOutcome::Finished => StartDecision::AlreadyFinished(record.ended.clone()),
+        JobOutcome::Finished => StartDecision::AlreadyFinished(record.ended.as_deref().cloned()),
         JobOutcome::Cancelled => StartDecision::AlreadyCancelled {
-            ended: record.ended.clone(),
+            ended: record.ended.as_deref().cloned(),
             retained: record.retained.last().cloned(),
         },
     }
@@ -57,7 +57,7 @@ mod tests {
             last_checkpoint_id: CheckpointId(9),
             completed: Vec::new(),
             retained: vec![kept(4), kept(7)],
-            ended: Some(JobEnd { at_ms: 5, ..JobEnd::default() }),
+            ended: Some(Box::new(JobEnd { at_ms: 5, ..JobEnd::default() })),
         }
     }
 

@@ -290,7 +290,7 @@ fn the_end_of_a_job_is_read_as_it_was_written_and_a_record_without_one_stays_rea
         slowest_checkpoint_ms: 55,
         counters,
     };
-    let ended = Some(JobEnd { at_ms: -5, figures });
+    let ended = Some(Box::new(JobEnd { at_ms: -5, figures }));
     lease.update(|record| (record.outcome, record.ended) = (JobOutcome::Finished, ended.clone())).unwrap();
     let record = place.job().load_register().unwrap().unwrap().record;
     assert_eq!((record.outcome, record.ended), (JobOutcome::Finished, ended));
@@ -332,5 +332,5 @@ fn registers_that_were_ever_written_stay_readable_with_and_without_the_end_of_th
         slowest_checkpoint_ms: 55,
         counters: [("windows.late".to_owned(), 3)].into(),
     };
-    assert_eq!(finished.ended, Some(JobEnd { at_ms: 1_796_082_179_367, figures }));
+    assert_eq!(finished.ended, Some(Box::new(JobEnd { at_ms: 1_796_082_179_367, figures })));
 }

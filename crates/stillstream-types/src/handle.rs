@@ -375,5 +375,5 @@ pub struct RegisterRecord {
     /// never deleted by the system.
     pub retained: Vec<CompletedRef>,
     /// How the job ended. `None` while it runs, and in records of releases that did not write it.
-    pub ended: Option<JobEnd>,
+    pub ended: Option<Box<JobEnd>>,
 }

@@ -218,8 +218,8 @@ impl CheckpointCoordinator {
         };
         record.outcome = outcome;
         let since_zero = i64::try_from(self.now.as_millis()).unwrap_or(i64::MAX);
-        record.ended =
-            Some(JobEnd { at_ms: self.zero_ms.saturating_add(since_zero), figures: self.figures.clone() });
+        let end = JobEnd { at_ms: self.zero_ms.saturating_add(since_zero), figures: self.figures.clone() };
+        record.ended = Some(Box::new(end));
         match outcome {
             // a later start resumes from them
             JobOutcome::Failed | JobOutcome::Running => {}

@@ -114,7 +114,7 @@ fn encode(record: &RegisterRecord, version: u64, write: WriteId) -> Vec<u8> {
         version,
         writer: write.writer,
         write: write.write,
-        ended: record.ended.as_ref().map(ended_out),
+        ended: record.ended.as_deref().map(ended_out),
     };
     FRAME.wrap(&body.encode_to_vec())
 }
@@ -178,7 +178,7 @@ fn decode(path: &str, bytes: &[u8]) -> Result<(RegisterRecord, u64, WriteId), St
         last_checkpoint_id: CheckpointId(body.last_checkpoint_id),
         completed: refs(body.completed),
         retained: refs(body.retained),
-        ended: body.ended.map(ended_in),
+        ended: body.ended.map(|end| Box::new(ended_in(end))),
     };
     Ok((record, body.version, WriteId { writer: body.writer, write: body.write }))
 }

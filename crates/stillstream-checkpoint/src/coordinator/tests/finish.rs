@@ -270,7 +270,7 @@ fn the_end_is_recorded_with_its_time_and_what_the_job_had_come_to() {
     bench.confirm(1, sink());
     bench.register_written();
     let ended = bench.coordinator.register().unwrap().ended.clone().unwrap();
-    assert_eq!(ended, JobEnd { at_ms: 1_000_000 + bench.now.as_millis() as i64, figures });
+    assert_eq!(*ended, JobEnd { at_ms: 1_000_000 + bench.now.as_millis() as i64, figures });
 }
 
 #[test]
