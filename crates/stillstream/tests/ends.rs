@@ -93,7 +93,8 @@ fn a_cancel_that_comes_while_the_last_commits_are_confirmed_ends_finished_or_can
             env.set_cancellation_timeout(LONG);
         });
         let opener = sink.open.clone();
-        let opening = std::thread::spawn(move || opener.store(true, SeqCst));
+        let open = move || opener.store(true, SeqCst);
+        let opening = std::thread::Builder::new().spawn(open).unwrap();
         job.cancel();
         opening.join().unwrap();
         assert!(ended(&job), "{:?}", job.status());
