@@ -486,7 +486,7 @@ fn a_checkpoints_metadata_says_when_it_was_triggered_and_not_when_it_was_written
     let job = env.execute_async("triggered").unwrap();
     assert!(job.wait_until(LONG, |job| job.checkpoint_statistics().counts.in_progress > 0));
     let triggered_by = clock.now_ms();
-    assert!(job.wait_until(LONG, |_| clock.now_ms() > triggered_by + 20));
+    assert!(job.wait_until(LONG, |_| clock.now_ms() > triggered_by + 50));
     sink.0.store(true, SeqCst);
     let tokio = tokio::runtime::Runtime::new().unwrap();
     let uri = dir.path().to_str().unwrap();
@@ -498,7 +498,8 @@ fn a_checkpoints_metadata_says_when_it_was_triggered_and_not_when_it_was_written
         found = found.or(first.ok().map(|metadata| metadata.triggered_at_ms));
         found.is_some()
     }));
-    assert!(found.unwrap() <= triggered_by, "{found:?}, {triggered_by}");
+    // less the two clocks' rounding, but far less than the part took to become durable
+    assert!(found.unwrap() < triggered_by + 10, "{found:?}, {triggered_by}");
     job.cancel();
     assert_eq!(job.wait().unwrap_err().kind(), ErrorKind::Cancelled);
 }
