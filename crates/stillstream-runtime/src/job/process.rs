@@ -52,6 +52,8 @@ impl Identity {
 pub(crate) struct Link {
     writer: Mutex<TcpStream>,
     frame_size: u64,
+    metrics: Vec<Arc<WorkerMetrics>>,
+    counters: Arc<Counters>,
 }
 
 impl Link {
@@ -63,8 +65,22 @@ impl Link {
     }
 }
 
+impl Link {
+    fn send_figures(&self) {
+        let counts = self.counters.all();
+        let mut numbers: Vec<u64> = self.metrics.iter().flat_map(|worker| worker.figures()).collect();
+        numbers.extend(counts.values());
+        let names = counts.into_keys().collect();
+        self.send(&ToManager { kind: kind::METRICS, numbers, names, ..ToManager::default() });
+    }
+}
+
 impl ReportSink for Link {
     fn report(&self, generation: Generation, report: Report) {
+        // the job's result may follow at once, and has to have what was counted before
+        if matches!(report, Report::Committed { .. } | Report::Stopped { .. }) {
+            self.send_figures();
+        }
         self.send(&wire::encode_report(generation, report, self.frame_size));
     }
 }
@@ -73,18 +89,22 @@ impl ReportSink for Link {
 pub(crate) struct WorkerProcess {
     pub identity: Identity,
     pub threads: usize,
-    pub counters: Arc<Counters>,
     pub metrics: Vec<Arc<WorkerMetrics>>,
     /// The newest generation that was told to stop: one that still waits for its peers gives up.
     pub stopped: AtomicU64,
 }
 
 /// Connects to the JobManager.
-pub(crate) fn connect(identity: &Identity, frame_size: u64) -> Result<(TcpStream, Arc<Link>)> {
+pub(crate) fn connect(
+    identity: &Identity,
+    frame_size: u64,
+    metrics: Vec<Arc<WorkerMetrics>>,
+    counters: Arc<Counters>,
+) -> Result<(TcpStream, Arc<Link>)> {
     let stream = TcpStream::connect(&identity.manager)
         .context(|| format!("connecting to the JobManager at {}", identity.manager))?;
     stream.set_nodelay(true)?;
-    let link = Arc::new(Link { writer: Mutex::new(stream.try_clone()?), frame_size });
+    let link = Arc::new(Link { writer: Mutex::new(stream.try_clone()?), frame_size, metrics, counters });
     let hello = ToManager {
         kind: kind::HELLO,
         index: identity.process as u32,
@@ -174,14 +194,10 @@ impl WorkerProcess {
 
     /// Figures of the workers, ten times a second: it is the heartbeat too.
     fn start_heartbeat(&self, link: &Arc<Link>) {
-        let (metrics, counters, link) = (self.metrics.clone(), self.counters.clone(), link.clone());
+        let link = link.clone();
         let beat = move || {
             loop {
-                let counts = counters.all();
-                let mut numbers: Vec<u64> = metrics.iter().flat_map(|worker| worker.figures()).collect();
-                numbers.extend(counts.values());
-                let names = counts.into_keys().collect();
-                link.send(&ToManager { kind: kind::METRICS, numbers, names, ..ToManager::default() });
+                link.send_figures();
                 std::thread::sleep(Duration::from_millis(100));
             }
         };

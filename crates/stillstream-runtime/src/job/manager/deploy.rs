@@ -45,10 +45,10 @@ impl Manager {
 
     /// Reads the checkpoint that the attempt starts from, off this thread.
     pub(super) fn read_snapshot(&mut self, generation: Generation, restore_from: Option<CompletedRef>) {
-        if !matches!(self.state.phase, Phase::Preparing) {
-            return;
-        }
+        let Phase::Preparing { until } = &mut self.state.phase else { return };
+        *until = Some(self.clock.elapsed() + self.settings.checkpoint.timeout);
         self.state.generation = generation;
+        self.state.stopped.clear();
         let (home, operators) = (self.home.clone(), self.operators());
         let (allow, foreign) = (self.settings.allow_non_restored_state, self.settings.from_snapshot.clone());
         let fallback = foreign.filter(|_| restore_from.is_none());
@@ -76,12 +76,12 @@ impl Manager {
     }
 
     pub(super) fn deploy(&mut self, restored: Result<Option<RestoredState>>) {
-        if !matches!(self.state.phase, Phase::Preparing) {
+        if !matches!(self.state.phase, Phase::Preparing { .. }) {
             return;
         }
         let restored = match restored {
             Ok(restored) => restored,
-            Err(error) => return self.give_up(error.context("the checkpoint to start from cannot be used")),
+            Err(error) => return self.fail(error.context("the checkpoint to start from cannot be used")),
         };
         if let Some(state) = restored.as_ref().filter(|_| self.state.job.restarts() == 0) {
             self.state.resumed_from = Some(state.checkpoint);
@@ -93,7 +93,7 @@ impl Manager {
         self.state.phase = Phase::Deploying(tasks.iter().map(|task| task.id).collect());
         let spec = AttemptSpec { generation: self.state.generation, restored: restored.map(Arc::new) };
         if let Err(error) = self.fleet.start(spec) {
-            self.give_up(error);
+            self.fail(error);
         }
     }
 }

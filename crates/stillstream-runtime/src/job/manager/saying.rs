@@ -1,5 +1,6 @@
 //! What the JobManager writes into the log. Which lines, and how often, is decided in `job_log`.
 
+use super::stopping::REPEATED;
 use super::*;
 use crate::job::job_log::{Level, Now, UnderWay, count, subtask_name, time};
 
@@ -36,7 +37,7 @@ impl Manager {
                 "starts empty and takes no checkpoints: execution.checkpointing.interval is not set"
                     .to_string()
             }
-            None if !self.home.survives() => format!("starts empty: checkpoints are kept in {place}"),
+            None if !self.home.is_durable() => format!("starts empty: checkpoints are kept in {place}"),
             None if self.settings.start_fresh => {
                 format!(
                     "starts empty, as stillstream.checkpoint.start-fresh (--start-fresh) says; checkpoints of before in \
@@ -115,15 +116,23 @@ impl Manager {
         }
     }
 
-    /// A failure after which the job is started again.
-    pub(super) fn say_restart(&mut self, error: &Error, delay: Duration) {
+    /// A failure after which the job is started again; it is the `times`th of its kind since the newest checkpoint.
+    pub(super) fn say_restart(&mut self, error: &Error, delay: Duration, times: u64) {
         let from = match self.coordinator.latest_completed() {
             Some(checkpoint) => format!("from checkpoint {}", checkpoint.id),
             None if self.settings.from_snapshot.is_some() => "from the snapshot it began with".to_string(),
             None => "from the beginning".to_string(),
         };
-        let text =
+        let mut text =
             format!("failed: {error}; restart {} in {} {from}", self.state.job.restarts(), time(delay));
+        if times == REPEATED {
+            let again = format!(
+                "; the same failure for the {REPEATED}rd time there: a restart alone will hardly mend it"
+            );
+            text += &again;
+            // this line is to be seen, however many there were
+            return self.write(Level::Warn, &text);
+        }
         if let Some(text) = self.state.log.limited("failed", &text, self.clock.elapsed()) {
             self.write(Level::Warn, &text);
         }
