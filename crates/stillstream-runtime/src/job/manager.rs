@@ -49,8 +49,8 @@ pub(crate) enum Message {
     Engine(Event),
     /// What an attempt starts from has been read.
     Restored(Generation, Result<Option<RestoredState>>),
-    /// Workers of this attempt may never have started: nobody waits for those that do not answer.
-    DeployFailed(Generation),
+    /// A thread of the runtime has panicked, and with it went what the JobManager may be waiting for.
+    ThreadPanicked(Error),
     /// From the client.
     Cancel,
     /// From the client.
@@ -225,6 +225,7 @@ impl Manager {
     }
 
     fn request_attempt(&mut self) {
+        passing("before-attempt");
         self.state.phase = Phase::Preparing;
         self.state.stopped.clear();
         // the coordinator claims a new generation first; `BeginAttempt` says which
@@ -239,11 +240,10 @@ impl Manager {
                 self.deploy(restored)
             }
             Message::Restored(..) => {}
-            Message::DeployFailed(generation) => {
-                if generation == self.state.generation {
-                    self.state.stopped.extend(0..self.fleet.workers());
-                    self.all_stopped();
-                }
+            // an answer may be missing for ever, so the job ends here and as it stands, as if another had taken it over
+            Message::ThreadPanicked(error) => {
+                tracing::error!(job = %self.settings.name, "{error}");
+                self.stop(Why::Fenced(error));
             }
             Message::Cancel => self.cancel(),
             Message::TriggerCheckpoint(reply) if !self.checkpointing() => {
@@ -411,6 +411,10 @@ impl Manager {
                 // everything is committed and the register says so: what goes wrong while the dataflow drains changes nothing
                 tracing::warn!(job = %self.settings.name, "after the job had finished: {error}");
                 self.fleet.send(Control::Stop);
+            }
+            Report::Failed { error, .. } if matches!(self.state.phase, Phase::Preparing) => {
+                // no attempt runs: a process that was lost is started anew with the next one
+                tracing::warn!(job = %self.settings.name, "between two attempts: {error}");
             }
             Report::Failed { subtask, error } => {
                 let error = match subtask {

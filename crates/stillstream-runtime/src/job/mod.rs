@@ -10,13 +10,16 @@
 //! | `stores` | where a subtask writes its snapshot |
 //! | `io` | threads for storage calls |
 //! | `remote`, `process`, `wire` | worker processes on this machine: the JobManager's side, theirs, and the messages |
+//! | `door`, `peers` | who may connect to the JobManager, and to a worker process |
 //! | `progress` | the line on the terminal |
 
 mod client;
+mod door;
 mod fleet;
 mod home;
 mod io;
 mod manager;
+mod peers;
 mod process;
 mod progress;
 mod remote;
@@ -37,6 +40,7 @@ pub use settings::{
     DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, RocksDbSettings, StateBackend,
 };
 
+use crate::catch::catch_on_thread;
 use crate::clock::{Clock, SystemClock};
 use crate::metrics::Counters;
 use crate::plan::{Physical, Plan};
@@ -49,9 +53,10 @@ use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, Parts};
-use process::{Identity, WorkerProcess};
+use process::{Figures, Identity, WorkerProcess};
 use remote::{ProcessFleet, ProcessSettings};
-use stores::{FileStores, MemoryStores};
+pub(crate) use stores::MemoryStores;
+use stores::FileStores;
 
 fn configuration(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Configuration, message)
@@ -203,7 +208,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     let counters = Arc::new(Counters::default());
     let fleet = match settings.processes {
         1 => local_fleet(&settings, &physical, &stores, &clock, &counters, &sender)?,
-        _ => process_fleet(&settings, &physical, submission, &counters, &sender)?,
+        _ => process_fleet(&settings, &physical, submission, &counters, &sender, &clock, tokio.handle())?,
     };
     let shared = Arc::new(Shared::default());
     shared.board.lock().status = Some(JobStatus::Initializing);
@@ -222,9 +227,16 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         shared,
         counters,
     });
+    let watched = client.clone();
     std::thread::Builder::new().name("jobmanager".into()).spawn(move || {
-        manager.run();
+        let ran = catch_on_thread(|| {
+            manager.run();
+            Ok(())
+        });
         tokio.shutdown_background();
+        if let Err(error) = ran {
+            watched.broke(error);
+        }
     })?;
     Ok(client)
 }
@@ -260,6 +272,8 @@ fn process_fleet(
     submission: usize,
     counters: &Arc<Counters>,
     sender: &mpsc::Sender<Message>,
+    clock: &Arc<dyn Clock>,
+    tokio: &tokio::runtime::Handle,
 ) -> Result<Box<dyn Fleet>> {
     Ok(Box::new(ProcessFleet::start(ProcessSettings {
         processes: settings.processes as usize,
@@ -268,6 +282,8 @@ fn process_fleet(
         silence: settings.heartbeat_timeout,
         counters: counters.clone(),
         messages: sender.clone(),
+        clock: clock.clone(),
+        tokio: tokio.clone(),
     })?))
 }
 
@@ -283,11 +299,12 @@ fn serve(identity: Identity, physical: &Arc<Physical>, settings: &JobSettings) -
     let stores = snapshot_stores(settings, &storage);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let counters = Arc::new(Counters::default());
-    let (stream, link) = process::connect(&identity, settings.frame_size)?;
+    let metrics: Vec<_> = (0..threads).map(|_| Arc::default()).collect();
+    let figures = Figures { metrics: metrics.clone(), counters: counters.clone() };
+    let (stream, link) = process::connect(&identity, settings.frame_size, figures)?;
     let context = context_factory(settings, physical, &stores, &clock, &counters, link.clone())?;
-    let metrics = (0..threads).map(|_| Arc::default()).collect();
-    WorkerProcess { identity, threads, counters, metrics, stopped: AtomicU64::new(0) }
-        .serve(stream, &link, &context)
+    let (silence, stopped) = (settings.heartbeat_timeout, AtomicU64::new(0));
+    WorkerProcess { identity, threads, metrics, clock, silence, stopped }.serve(stream, &link, &context)
 }
 
 /// 128 random bits as text.
