@@ -88,8 +88,14 @@ fn a_generation_is_retired_when_its_work_under_way_has_ended_and_what_waited_is_
         gate.open();
         assert!(retiring.join().unwrap() >= 1, "the part under way was awaited");
     });
-    assert!(matches!(bench.next(), (Generation(1), Report::Acknowledged { checkpoint: CheckpointId(1), .. })));
-    assert!(matches!(bench.next(), (Generation(2), Report::Acknowledged { checkpoint: CheckpointId(3), .. })));
+    assert!(matches!(
+        bench.next(),
+        (Generation(1), Report::Acknowledged { checkpoint: CheckpointId(1), .. })
+    ));
+    assert!(matches!(
+        bench.next(),
+        (Generation(2), Report::Acknowledged { checkpoint: CheckpointId(3), .. })
+    ));
     assert_eq!(bench.carried_out.load(SeqCst), 2, "the waiting part of generation 1 was never carried out");
 }
 
@@ -100,7 +106,10 @@ fn work_of_a_retired_generation_is_refused_and_that_of_the_next_is_done() {
     bench.submit(3, 1, &open());
     bench.submit(4, 2, &open());
     bench.submit(5, 3, &open());
-    assert!(matches!(bench.next(), (Generation(5), Report::Acknowledged { checkpoint: CheckpointId(3), .. })));
+    assert!(matches!(
+        bench.next(),
+        (Generation(5), Report::Acknowledged { checkpoint: CheckpointId(3), .. })
+    ));
     bench.pool.retire(Generation(5));
     assert_eq!(bench.carried_out.load(SeqCst), 1);
     assert!(bench.heard.try_recv().is_err(), "nobody is told of what was refused");

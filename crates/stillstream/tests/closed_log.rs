@@ -22,10 +22,13 @@ fn program() {
     let Some(folder) = variable(FOLDER).map(PathBuf::from) else { return };
     let mut env = StreamExecutionEnvironment::new();
     env.enable_checkpointing(millis(5)).set_parallelism(2);
-    env.configuration_mut().set(stillstream::config::options::PROCESSES, variable(PROCESSES).unwrap().parse().unwrap());
+    env.configuration_mut()
+        .set(stillstream::config::options::PROCESSES, variable(PROCESSES).unwrap().parse().unwrap());
     let (gone, many) = (folder.join("gone"), 20);
     let job = {
-        env.from_source("numbers", Generator::unbounded(|n| n).records_per_second(1_000.0)).uid("numbers").discard();
+        env.from_source("numbers", Generator::unbounded(|n| n).records_per_second(1_000.0))
+            .uid("numbers")
+            .discard();
         env.execute_async("talkative").unwrap()
     };
     assert!(job.wait_until(DEADLINE, |_| gone.exists()));

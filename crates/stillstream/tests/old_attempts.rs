@@ -133,7 +133,8 @@ impl<S: Data> SplitReader<u64, S> for FailingReader<S> {
 fn a_transaction_that_a_dead_attempt_is_still_preparing_is_aborted_by_the_next_one() {
     let server = Shared::default();
     let mut env = StreamExecutionEnvironment::new();
-    env.enable_checkpointing(millis(10)).set_restart_strategy(RestartStrategy::fixed_delay(1, Duration::ZERO));
+    env.enable_checkpointing(millis(10))
+        .set_restart_strategy(RestartStrategy::fixed_delay(1, Duration::ZERO));
     let numbers = Paced::new(Generator::new(RECORDS, |n| n), STEP, STEP);
     env.from_source("numbers", Failing(numbers, server.clone()))
         .uid("numbers")

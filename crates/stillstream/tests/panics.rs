@@ -38,7 +38,10 @@ fn a_panic_of_any_thread_of_the_runtime_ends_the_job_with_the_name_of_the_thread
         let job = env.execute_async("panics").unwrap();
         assert!(job.wait_until(Duration::from_secs(60), |job| job.status() == JobStatus::Running), "{point}");
         install(Some(Arc::new(Panics(point))));
-        assert!(job.wait_until(Duration::from_secs(60), |job| job.status().is_terminal()), "{point}: it hangs");
+        assert!(
+            job.wait_until(Duration::from_secs(60), |job| job.status().is_terminal()),
+            "{point}: it hangs"
+        );
         let error = job.wait().unwrap_err();
         install(None);
         let text = error.to_string();

@@ -58,7 +58,8 @@ impl CrashHook for Deaths {
 
 fn workers(manager: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{manager}/task")).into_iter().flatten();
-    let of = |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task.ok()?.path().join("children")).ok();
+    let of =
+        |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task.ok()?.path().join("children")).ok();
     tasks
         .filter_map(of)
         .flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>())
@@ -145,7 +146,8 @@ fn endless(folder: &Path, silent: bool) {
     };
     stream.key_by(|n| n % 100).map_with_state("sum", |sum: &mut u64, n| *sum + n).discard();
     let job = env.execute_async("endless").unwrap();
-    let running = |job: &JobClient| job.status() == JobStatus::Running && (silent || job.metrics().records_in > 1_000);
+    let running =
+        |job: &JobClient| job.status() == JobStatus::Running && (silent || job.metrics().records_in > 1_000);
     assert!(job.wait_until(DEADLINE, running));
     fs::write(folder.join("running"), "").unwrap();
     let error = job.wait().unwrap_err();
@@ -158,7 +160,8 @@ fn program() {
     let Some(folder) = variable(FOLDER).map(PathBuf::from) else { return };
     let me = variable("STILLSTREAM_WORKER_PROCESS").unwrap_or_else(|| "jm".into());
     let deaths = variable(DEATHS).unwrap_or_default();
-    let rule = |rule: &str| rule.split_once(':').map(|(who, point)| (who.to_owned(), point.to_owned())).unwrap();
+    let rule =
+        |rule: &str| rule.split_once(':').map(|(who, point)| (who.to_owned(), point.to_owned())).unwrap();
     let rules = deaths.split(',').filter(|rule| !rule.is_empty()).map(rule).collect();
     install(Some(Arc::new(Deaths { folder: folder.clone(), me, rules })));
     match variable(JOB).as_deref() {
@@ -249,7 +252,10 @@ fn a_killed_worker_process_is_named_with_its_signal_and_not_by_what_its_peers_sa
         kill_9(pid);
         assert!(ended(&mut running, "killed", folder.path()), "{}", log(folder.path()));
         let error = fs::read_to_string(folder.path().join("error")).unwrap();
-        assert!(error.contains(&format!("was lost: process {pid} ended with signal: 9 (SIGKILL)")), "{error}");
+        assert!(
+            error.contains(&format!("was lost: process {pid} ended with signal: 9 (SIGKILL)")),
+            "{error}"
+        );
         let log = log(folder.path());
         assert!(!log.contains("MergeQueue") && !log.contains("timely communication"), "{log}");
     }

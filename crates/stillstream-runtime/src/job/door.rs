@@ -155,7 +155,9 @@ mod tests {
             stream
         };
         let silent: Vec<TcpStream> = (0..300).map(|_| connect()).collect();
-        for first in [(1u32 << 30).to_le_bytes().to_vec(), hello("a guess"), b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
+        for first in
+            [(1u32 << 30).to_le_bytes().to_vec(), hello("a guess"), b"GET / HTTP/1.1\r\n\r\n".to_vec()]
+        {
             let mut stranger = connect();
             stranger.write_all(&first).unwrap();
             // a reset, if some of what it said was never read

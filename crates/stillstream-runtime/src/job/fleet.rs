@@ -74,9 +74,8 @@ pub(crate) fn run_caught(
     control: &mpsc::Receiver<Control>,
 ) -> Result<bool> {
     let index = worker.index();
-    let ran = catch(&format!("the thread of worker {index}"), || {
-        Ok(run_attempt(worker, context, spec, control))
-    });
+    let ran =
+        catch(&format!("the thread of worker {index}"), || Ok(run_attempt(worker, context, spec, control)));
     let Err(error) = &ran else { return ran };
     // Timely steps whatever is left when the thread ends, for ever if need be
     let dropped = catch("dropping the dataflows", || {

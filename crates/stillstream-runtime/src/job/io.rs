@@ -119,7 +119,10 @@ mod tests {
                 Message::ThreadPanicked(error) => {
                     let text = error.to_string();
                     let expected = format!("panicked: call {n} broke");
-                    assert!(text.contains("the thread `checkpoint-io-") && text.ends_with(&expected), "{text}");
+                    assert!(
+                        text.contains("the thread `checkpoint-io-") && text.ends_with(&expected),
+                        "{text}"
+                    );
                 }
                 _ => panic!("another message"),
             }

@@ -55,8 +55,8 @@ use io::IoThreads;
 use manager::{Manager, Message, Parts};
 use process::{Figures, Identity, WorkerProcess};
 use remote::{ProcessFleet, ProcessSettings};
-pub(crate) use stores::MemoryStores;
 use stores::FileStores;
+pub(crate) use stores::MemoryStores;
 
 fn configuration(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Configuration, message)

@@ -108,14 +108,12 @@ impl Meeting<'_> {
     ///
     /// # Errors
     /// If a peer cannot be reached or does not come in time, or the attempt was told to stop.
-    pub fn connect(
-        &self,
-        addresses: &[String],
-        listener: &TcpListener,
-    ) -> Result<Vec<Option<TcpStream>>> {
+    pub fn connect(&self, addresses: &[String], listener: &TcpListener) -> Result<Vec<Option<TcpStream>>> {
         let me = self.process;
         if me >= addresses.len() {
-            return Err(self.lost(format!("it was given only {} addresses of worker processes", addresses.len())));
+            return Err(
+                self.lost(format!("it was given only {} addresses of worker processes", addresses.len()))
+            );
         }
         let mut sockets: Vec<Option<TcpStream>> = addresses.iter().map(|_| None).collect();
         for (peer, address) in addresses.iter().enumerate().take(me) {
@@ -125,7 +123,8 @@ impl Meeting<'_> {
         let (deadline, pass) = (self.clock.elapsed() + PEERS_TIMEOUT, self.pass());
         let mut strangers: Vec<Stranger> = Vec::new();
         loop {
-            let missing: Vec<usize> = (me + 1..sockets.len()).filter(|peer| sockets[*peer].is_none()).collect();
+            let missing: Vec<usize> =
+                (me + 1..sockets.len()).filter(|peer| sockets[*peer].is_none()).collect();
             if missing.is_empty() {
                 return Ok(sockets);
             }
@@ -134,7 +133,8 @@ impl Meeting<'_> {
                 return Err(self.lost("told to stop while waiting for the other processes"));
             }
             if now > deadline {
-                return Err(self.lost(format!("worker processes {missing:?} did not connect within {PEERS_TIMEOUT:?}")));
+                return Err(self
+                    .lost(format!("worker processes {missing:?} did not connect within {PEERS_TIMEOUT:?}")));
             }
             let arrived = self.accept(listener, &mut strangers, now)?;
             let before = strangers.len();

@@ -382,7 +382,8 @@ impl Office {
                 self.spawn(&mut peers, process, address)?;
             }
         }
-        let Some(mut peers) = self.wait_for(generation, "did not connect", |peer| peer.writer.is_some())? else {
+        let Some(mut peers) = self.wait_for(generation, "did not connect", |peer| peer.writer.is_some())?
+        else {
             return Ok(());
         };
         let prepare = ToWorker { kind: kind::PREPARE, generation: generation.0, ..ToWorker::default() };

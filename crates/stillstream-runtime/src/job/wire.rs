@@ -103,7 +103,9 @@ pub(crate) fn write_frame(stream: &mut impl Write, message: &impl prost::Message
     if len > LARGEST_FRAME {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("a message between processes has {len} bytes and at most {LARGEST_FRAME} are allowed; use a file system backend"),
+            format!(
+                "a message between processes has {len} bytes and at most {LARGEST_FRAME} are allowed; use a file system backend"
+            ),
         ));
     }
     let mut bytes = Vec::with_capacity(4 + len);
