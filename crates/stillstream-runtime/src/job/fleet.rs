@@ -66,30 +66,35 @@ impl fmt::Debug for LocalFleet {
 pub(crate) type ContextFactory = Arc<dyn Fn(Arc<WorkerMetrics>) -> WorkerContext + Send + Sync>;
 
 /// Runs one attempt on this thread. A panic of the engine becomes a failure that names the worker, and the worker is reported
-/// as stopped all the same: otherwise the JobManager would wait for it. `false` after a panic: the worker must not be used again.
+/// as stopped all the same: otherwise the JobManager would wait for it. `broken` is set before that, and the worker must not be
+/// used again. Returns whether all input had been processed.
 pub(crate) fn run_caught(
     worker: &mut Worker,
     context: &WorkerContext,
     spec: &AttemptSpec,
     control: &mpsc::Receiver<Control>,
-) -> Result<bool> {
+    broken: &AtomicBool,
+) -> bool {
     let index = worker.index();
     let ran =
         catch(&format!("the thread of worker {index}"), || Ok(run_attempt(worker, context, spec, control)));
-    let Err(error) = &ran else { return ran };
+    let error = match ran {
+        Ok(drained) => return drained,
+        Err(error) => error,
+    };
+    broken.store(true, Ordering::SeqCst);
     // Timely steps whatever is left when the thread ends, for ever if need be
     let dropped = catch("dropping the dataflows", || {
         worker.installed_dataflows().into_iter().for_each(|dataflow| worker.drop_dataflow(dataflow));
         Ok(())
     });
-    if let Err(error) = dropped {
-        tracing::debug!(worker = index, "{error}");
+    if let Err(more) = dropped {
+        tracing::debug!(worker = index, "{more}");
     }
     context.pool.retire(spec.generation);
-    let error = Error::new(ErrorKind::Panic, error.to_string());
     context.reports.report(spec.generation, Report::Failed { subtask: None, error });
     context.reports.report(spec.generation, Report::Stopped { worker: index, drained: false });
-    ran
+    false
 }
 
 impl LocalFleet {
@@ -118,8 +123,8 @@ impl LocalFleet {
             let context = context(metrics[index].clone());
             while let Ok(Order::Attempt(spec, inbox, control)) = orders.recv() {
                 inbox.bind(std::thread::current());
-                if run_caught(worker, &context, &spec, &control).is_err() {
-                    broken.store(true, Ordering::SeqCst);
+                run_caught(worker, &context, &spec, &control, &broken);
+                if broken.load(Ordering::SeqCst) {
                     return;
                 }
             }

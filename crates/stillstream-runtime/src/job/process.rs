@@ -311,8 +311,8 @@ impl WorkerProcess {
                 let (_, local) = (&alive, worker.index() % threads);
                 let Some(control) = seats[local].lock().take() else { return };
                 controls[local].bind(std::thread::current());
-                let drained =
-                    run_caught(worker, &context(metrics[local].clone()), &spec, &control).unwrap_or(false);
+                let context = context(metrics[local].clone());
+                let drained = run_caught(worker, &context, &spec, &control, &AtomicBool::new(false));
                 ended.fetch_and(drained, Ordering::SeqCst);
             },
         );
