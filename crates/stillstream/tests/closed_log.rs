@@ -21,9 +21,9 @@ fn variable(name: &str) -> Option<String> {
 fn program() {
     let Some(folder) = variable(FOLDER).map(PathBuf::from) else { return };
     let mut env = StreamExecutionEnvironment::new();
-    env.enable_checkpointing(millis(5)).set_parallelism(2);
+    env.enable_checkpointing(millis(10)).set_parallelism(2);
     env.configuration_mut()
-        .set(stillstream::config::options::PROCESSES, variable(PROCESSES).unwrap().parse().unwrap());
+        .set(stillstream::config::options::PROCESSES, variable(PROCESSES).unwrap().parse::<i32>().unwrap());
     let (gone, many) = (folder.join("gone"), 20);
     let job = {
         env.from_source("numbers", Generator::unbounded(|n| n).records_per_second(1_000.0))
@@ -64,7 +64,7 @@ fn runs_to_its_end(folder: &Path, processes: &str) {
                 program.wait().unwrap();
                 panic!("{processes} processes: it hangs");
             }
-            None => std::thread::sleep(Duration::from_millis(5)),
+            None => std::thread::sleep(Duration::from_millis(10)),
         }
     };
     assert!(status.success() && folder.join("done").exists(), "{processes} processes: {status}");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use paced::Paced;
 
+use stillstream::JobStatus;
 use stillstream::prelude::*;
 use stillstream_types::crash::{Crash, CrashHook, install};
 

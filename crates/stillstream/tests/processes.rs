@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use paced::Paced;
 use stillstream::connect::{SourceContext, SplitReader, SplitSource};
 use stillstream::prelude::*;
-use stillstream::{Batch, SourceStatus};
+use stillstream::{Batch, JobStatus, SourceStatus};
 use stillstream_types::crash::{Crash, CrashHook, install};
 
 const FOLDER: &str = "STILLSTREAM_PROCESSES_TEST_FOLDER";

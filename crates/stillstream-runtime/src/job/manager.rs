@@ -243,6 +243,7 @@ impl Manager {
             // an answer may be missing for ever, so the job ends here and as it stands, as if another had taken it over
             Message::ThreadPanicked(error) => {
                 tracing::error!(job = %self.settings.name, "{error}");
+                self.advance(JobStatus::Failing);
                 self.stop(Why::Fenced(error));
             }
             Message::Cancel => self.cancel(),
