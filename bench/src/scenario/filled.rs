@@ -23,7 +23,7 @@ pub fn prepare(settings: &Settings, env: &mut StreamExecutionEnvironment, dir: &
     let filling = Settings { memory_bytes: Some(MEMORY), ..settings.clone() };
     let mut first = filling.checkpointed(dir);
     first
-        .enable_checkpointing(Duration::from_secs(3_600))
+        .enable_checkpointing(Duration::from_secs(365 * 24 * 3_600))
         .set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation);
     let out = count::build(&filling, &first);
     let job = first.execute_async("filling")?;

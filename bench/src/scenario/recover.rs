@@ -89,7 +89,7 @@ impl<T: 'static, S: 'static> SplitReader<T, S> for Reader<T, S> {
 pub(super) fn run(settings: &Settings) -> Result<Measurement> {
     let (keys, dir, times) = (settings.keys, settings.scratch()?, Arc::new(Timeline::default()));
     let mut env = settings.checkpointed(dir.path());
-    env.enable_checkpointing(Duration::from_secs(3_600))
+    env.enable_checkpointing(Duration::from_secs(365 * 24 * 3_600))
         .set_restart_strategy(RestartStrategy::fixed_delay(1, Duration::ZERO));
     let out = Discard::new();
     let source = Observed { source: Generator::unbounded(|seq| seq), times: times.clone() };

@@ -156,6 +156,15 @@ pub enum Command {
         /// Finished, cancelled or failed.
         outcome: JobOutcome,
     },
+    /// The outcome could not be recorded in its time, or cannot be at all: the job ends with it all the same, and nothing
+    /// else is tried. What the register says instead, and what the next start makes of that, is in the message. No command
+    /// follows.
+    EndUnrecorded {
+        /// Finished, cancelled or failed.
+        outcome: JobOutcome,
+        /// Why, and what it means.
+        message: String,
+    },
     /// Another generation owns the job. Stop all tasks, report nothing, delete nothing. No command follows.
     StepDown {
         /// The owner.

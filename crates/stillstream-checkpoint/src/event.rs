@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, Generation, JobOutcome, RegisterRecord, SubtaskId, TaskSnapshot,
+    CheckpointId, CheckpointKind, Generation, JobFigures, JobOutcome, RegisterRecord, SubtaskId, TaskSnapshot,
 };
 
 use crate::command::DiscardId;
@@ -197,8 +197,17 @@ pub enum Event {
         /// Why it was given up, if it was.
         failure: Option<String>,
     },
+    /// What the job has come to so far. The newest is recorded with the job's end.
+    Measured {
+        /// The figures.
+        figures: JobFigures,
+    },
     /// The job ended otherwise than by [`Command::FinishJob`](crate::Command::FinishJob): cancelled by a person, or failed
-    /// for good. The coordinator records it and applies the retention policy, then answers `FinishJob` with that outcome.
+    /// for good. The coordinator records it and applies the retention policy, then answers `FinishJob` with that outcome, or,
+    /// when the end of the input was being recorded already, with `Finished`. If neither can be recorded in
+    /// [`CoordinatorSetup::end_timeout`](crate::CoordinatorSetup::end_timeout), it answers
+    /// [`Command::EndUnrecorded`](crate::Command::EndUnrecorded). One of these comes always, unless another generation took
+    /// over.
     JobEnded {
         /// [`JobOutcome::Cancelled`] or [`JobOutcome::Failed`].
         outcome: JobOutcome,

@@ -65,9 +65,10 @@ impl JobStatus {
             Self::Initializing => &[Self::Created, Self::Failed, Self::Cancelling],
             Self::Created => &[Self::Running, Self::Failing, Self::Cancelling],
             Self::Running => &[Self::Failing, Self::Cancelling, Self::Finished],
-            Self::Failing => &[Self::Restarting, Self::Failed, Self::Cancelling],
+            // to FINISHED: the end had been recorded, or was being recorded, when the failure or the cancel came
+            Self::Failing => &[Self::Restarting, Self::Failed, Self::Cancelling, Self::Finished],
             Self::Restarting => &[Self::Created, Self::Failing, Self::Cancelling],
-            Self::Cancelling => &[Self::Canceled, Self::Failed],
+            Self::Cancelling => &[Self::Canceled, Self::Failed, Self::Finished],
             Self::Canceled | Self::Failed | Self::Finished => &[],
         }
     }
@@ -152,6 +153,17 @@ mod tests {
             job.advance(to).unwrap();
         }
         assert_eq!((job.status(), job.restarts()), (Finished, 1));
+    }
+
+    #[test]
+    fn a_cancel_or_a_failure_that_comes_after_the_recorded_end_changes_nothing() {
+        for late in [Cancelling, Failing] {
+            let mut job = JobState::new();
+            for to in [Created, Running, late, Finished] {
+                job.advance(to).unwrap();
+            }
+            assert_eq!(job.status(), Finished);
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! | [`shared_files`] | files that several checkpoints name, and when each may go |
 //! | [`statistics`] | counts, history, and the one-line explanation of a slow checkpoint |
 //! | [`restore`] | who gets which state at another parallelism |
+//! | [`start`] | whether a start runs the job at all |
 //! | [`restart`], [`job`] | restart strategies and the states of a job |
 //!
 //! # The loop
@@ -37,6 +38,8 @@
 //!     config: CheckpointConfig { interval: Some(Duration::from_secs(60)), ..CheckpointConfig::default() },
 //!     zero_ms: 1_357_035_300_000,
 //!     register: None, // a new job
+//!     first_delay: 0.5, // a random number
+//!     end_timeout: Duration::from_secs(180),
 //! })?;
 //!
 //! let mut register: Option<RegisterRecord> = None;
@@ -92,7 +95,7 @@
 //!             Command::Reply { result, .. } => assert_eq!(result?.path, "chk-1"),
 //!             Command::WakeAt(_) => {}
 //!             Command::FailJob { message, .. } => panic!("{message}"),
-//!             Command::FinishJob { .. } | Command::StepDown { .. } => break,
+//!             Command::FinishJob { .. } | Command::EndUnrecorded { .. } | Command::StepDown { .. } => break,
 //!             Command::Warn(text) | Command::Info(text) => println!("{text}"),
 //!         }
 //!     }
@@ -117,6 +120,7 @@ pub mod request_queue;
 pub mod restart;
 pub mod restore;
 pub mod shared_files;
+pub mod start;
 pub mod statistics;
 
 pub use command::{CheckpointReport, Command, DiscardId, DiscardTarget};
@@ -126,6 +130,7 @@ pub use event::{AckMetrics, Event, References, RegisterOutcome, RequestId, Write
 pub use failure::{CheckpointFailure, FailureReason};
 pub use job::{IllegalTransition, JobState, JobStatus};
 pub use plan::{OperatorInfo, TaskInfo};
-pub use restart::{RestartDecision, RestartStrategy, RestartStrategyConfig};
+pub use restart::{Repetition, RestartDecision, RestartStrategy, RestartStrategyConfig};
 pub use restore::{RestoreError, RestorePlan, plan_restore};
+pub use start::{StartDecision, decide_start};
 pub use statistics::{CheckpointStatistics, CheckpointStatus, CheckpointSummary, LongestPhases, explain};

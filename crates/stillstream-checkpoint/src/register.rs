@@ -13,6 +13,8 @@ use crate::event::RegisterOutcome;
 
 /// The pause before the register is asked again after it did not answer.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
+/// A reason for trying again that was said is not said again for so long.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// Why the register is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +47,20 @@ struct Current {
     late_said: bool,
     // an earlier write of this very record may have happened, or may still: then no later failure is determinate
     uncertain: bool,
+    // why it is tried again, and when that was last said
+    trouble: Option<(String, Duration)>,
+}
+
+impl Current {
+    /// A reason to try again: what to say about it, unless the same was said a moment ago.
+    fn trouble(&mut self, said: String, now: Duration) -> Option<String> {
+        let repeats = |(old, at): &(String, Duration)| *old == said && now < *at + QUIET;
+        if self.trouble.as_ref().is_some_and(repeats) {
+            return None;
+        }
+        self.trouble = Some((said.clone(), now));
+        Some(said)
+    }
 }
 
 /// What an answer of the register meant.
@@ -107,6 +123,27 @@ impl Register {
         self.queue.retain(|(purpose, _)| !matches!(purpose, Purpose::Claim));
     }
 
+    /// Gives a claim that is under way its whole time again, since another attempt waits for it now.
+    pub(crate) fn renew_claim(&mut self, now: Duration) {
+        if let Some(current) = self.current.as_mut().filter(|current| current.purpose == Purpose::Claim) {
+            (current.since, current.late_said) = (now, false);
+        }
+    }
+
+    /// Whether the record of the job's end may have been written.
+    pub(crate) fn end_may_be_written(&self) -> bool {
+        let open = |current: &Current| {
+            let answered = matches!(current.step, Step::WriteAt(_)) && !current.uncertain;
+            matches!(current.purpose, Purpose::End(_)) && !answered
+        };
+        self.current.as_ref().is_some_and(open)
+    }
+
+    /// Why the write that is under way has not come about yet, as far as the register said.
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.current.as_ref()?.trouble.as_ref().map(|(said, _)| said.as_str())
+    }
+
     /// Whether the outcome of this checkpoint's write is open.
     pub(crate) fn is_writing(&self, id: CheckpointId) -> bool {
         self.current
@@ -124,8 +161,15 @@ impl Register {
 
     /// Begins to write.
     pub(crate) fn begin(&mut self, purpose: Purpose, since: Duration, record: RegisterRecord) -> Command {
-        let current =
-            Current { purpose, record, since, step: Step::Writing, late_said: false, uncertain: false };
+        let current = Current {
+            purpose,
+            record,
+            since,
+            step: Step::Writing,
+            late_said: false,
+            uncertain: false,
+            trouble: None,
+        };
         self.write(current)
     }
 
@@ -149,12 +193,12 @@ impl Register {
                 current.step = Step::Reading;
                 let said =
                     format!("it is not known whether the job's register was written ({text}); reading it");
-                Settled::Open(Some(Command::ReadRegister), Some(said))
+                Settled::Open(Some(Command::ReadRegister), current.trouble(said, now))
             }
             RegisterOutcome::Failed(text) if current.uncertain => {
                 current.step = Step::ReadAt(now + RETRY);
                 let said = format!("the job's register could not be written, reading it again: {text}");
-                Settled::Open(None, Some(said))
+                Settled::Open(None, current.trouble(said, now))
             }
             RegisterOutcome::Failed(text) => match current.purpose {
                 Purpose::Complete(_) | Purpose::Reserve => {
@@ -166,7 +210,7 @@ impl Register {
                 Purpose::Claim | Purpose::End(_) => {
                     current.step = Step::WriteAt(now + RETRY);
                     let said = format!("the job's register could not be written, trying again: {text}");
-                    Settled::Open(None, Some(said))
+                    Settled::Open(None, current.trouble(said, now))
                 }
             },
         }
@@ -197,7 +241,7 @@ impl Register {
             Err(text) => {
                 current.step = Step::ReadAt(now + RETRY);
                 let said = format!("the job's register could not be read, trying again: {text}");
-                return Settled::Open(None, Some(said));
+                return Settled::Open(None, current.trouble(said, now));
             }
         };
         let is_claim = current.purpose == Purpose::Claim;

@@ -10,6 +10,7 @@ fn record(generation: u64, completed: &[u64]) -> RegisterRecord {
         last_checkpoint_id: CheckpointId(9),
         completed: completed.iter().map(|id| reference(*id)).collect(),
         retained: Vec::new(),
+        ended: None,
     }
 }
 
@@ -159,4 +160,33 @@ fn a_write_or_a_waiting_claim_that_stays_open_is_said_to_be_late() {
     assert_eq!(register.wake_at(deadline), Some(NOW + deadline));
     assert_eq!(register.overdue(NOW + deadline, deadline), Some(Purpose::Claim));
     assert_eq!(register.overdue(NOW + deadline, deadline), None);
+}
+
+#[test]
+fn a_trouble_that_lasts_is_said_once_a_minute_and_a_new_one_at_once() {
+    let mut register = writing(Purpose::Claim, record(3, &[1]));
+    let mut said = Vec::new();
+    for second in 0..150u64 {
+        let now = Duration::from_secs(second);
+        let text = if second < 140 { "no such folder" } else { "disk full" };
+        let Settled::Open(_, text) = register.on_updated(RegisterOutcome::Failed(text.into()), now) else {
+            panic!("given up");
+        };
+        if text.is_some() {
+            said.push(second);
+        }
+        assert!(register.tick(now + RETRY).is_some());
+    }
+    assert_eq!(said, [0, 60, 120, 140]);
+}
+
+#[test]
+fn a_claim_that_another_attempt_waits_for_is_overdue_again_only_after_its_whole_time() {
+    let (mut register, deadline) = (writing(Purpose::Claim, record(3, &[1])), Duration::from_secs(10));
+    assert_eq!(register.overdue(deadline, deadline), Some(Purpose::Claim));
+    assert_eq!(register.overdue(deadline * 5, deadline), None);
+    register.renew_claim(deadline * 5);
+    assert_eq!(register.overdue(deadline * 6 - RETRY, deadline), None);
+    assert_eq!(register.wake_at(deadline), Some(deadline * 6));
+    assert_eq!(register.overdue(deadline * 6, deadline), Some(Purpose::Claim));
 }

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use stillstream_types::CheckpointId;
+
 /// Which strategy, with its settings (`restart-strategy.type` and the keys below it).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum RestartStrategyConfig {
@@ -72,10 +74,11 @@ impl RestartStrategyConfig {
         }
     }
 
-    /// What holds when nothing is configured: `none` without checkpoints, fixed delay without a limit with them.
+    /// What holds when nothing is configured: `none` without checkpoints, `exponential-delay` with them, as in Flink since
+    /// 1.20.
     pub fn default_for(checkpointing: bool) -> Self {
         match checkpointing {
-            true => Self::FixedDelay { attempts: UNLIMITED, delay: Duration::from_secs(1) },
+            true => Self::exponential_delay(),
             false => Self::None,
         }
     }
@@ -88,6 +91,37 @@ pub enum RestartDecision {
     RestartAfter(Duration),
     /// Give up; the sentence says why and which key changes it.
     Fail(String),
+}
+
+/// Counts failures that are the same and happen at the same place, which a restart alone hardly mends.
+///
+/// ```
+/// use stillstream_checkpoint::restart::Repetition;
+/// use stillstream_types::CheckpointId;
+/// let (mut repetition, at) = (Repetition::default(), Some(CheckpointId(7)));
+/// assert_eq!(repetition.on_failure(at, "a bad record"), 1);
+/// assert_eq!(repetition.on_failure(at, "a bad record"), 2);
+/// assert_eq!(repetition.on_failure(Some(CheckpointId(8)), "a bad record"), 1, "the job got further");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Repetition {
+    last: Option<(Option<CheckpointId>, String)>,
+    times: u64,
+}
+
+impl Repetition {
+    /// An attempt failed with this error when `newest` was the newest completed checkpoint. How often in a row that has
+    /// happened, this time included.
+    pub fn on_failure(&mut self, newest: Option<CheckpointId>, error: &str) -> u64 {
+        let same = matches!(&self.last, Some((at, text)) if *at == newest && text == error);
+        if same {
+            self.times += 1;
+        } else {
+            self.times = 1;
+            self.last = Some((newest, error.to_owned()));
+        }
+        self.times
+    }
 }
 
 /// A strategy at work.
@@ -204,11 +238,28 @@ mod tests {
     }
 
     #[test]
-    fn with_checkpoints_the_default_restarts_without_a_limit() {
+    fn with_checkpoints_the_default_restarts_without_a_limit_and_ever_more_slowly() {
         let mut strategy = RestartStrategy::new(RestartStrategyConfig::default_for(true));
-        assert!(
-            (0..1000).all(|n| strategy.on_failure(secs(n), 0.0) == RestartDecision::RestartAfter(secs(1)))
-        );
+        let pauses: Vec<f64> = (0..1000).map(|n| pause(strategy.on_failure(secs(n), 0.5))).collect();
+        assert_eq!((pauses[0], pauses[999]), (1.0, 60.0));
+        assert!(pauses.windows(2).all(|pair| pair[0] <= pair[1]));
+    }
+
+    #[test]
+    fn another_error_or_another_place_begins_the_count_of_equal_failures_anew() {
+        let mut repetition = Repetition::default();
+        let (first, second) = (Some(CheckpointId(1)), Some(CheckpointId(2)));
+        let seen = [
+            (None, "a"),
+            (None, "a"),
+            (first, "a"),
+            (first, "a"),
+            (first, "b"),
+            (second, "b"),
+            (second, "b"),
+        ];
+        let times: Vec<u64> = seen.iter().map(|(at, error)| repetition.on_failure(*at, error)).collect();
+        assert_eq!(times, [1, 2, 1, 2, 1, 1, 2]);
     }
 
     #[test]

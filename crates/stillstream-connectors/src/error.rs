@@ -132,6 +132,11 @@ impl ConnectorError {
 
     /// As the error type of the public API.
     pub fn into_error(self) -> Error {
-        Error::wrap(ErrorKind::Connector, self)
+        let kind = match self {
+            // it was in a process that is gone: no restart brings it back
+            Self::CollectLost(_) => ErrorKind::Plan,
+            _ => ErrorKind::Connector,
+        };
+        Error::wrap(kind, self)
     }
 }

@@ -246,8 +246,14 @@ fn a_job_in_a_directory_leaves_nothing_behind_but_the_register() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     assert!(left.iter().all(|name| !name.starts_with("chk-")), "{left:?}");
-    // a finished job starts afresh
+    // a finished job does not run again unasked
+    let (outcome, sums) = run(1000, NONE, settings.clone());
+    let again = outcome.unwrap();
+    assert!(again.finished_before.is_some() && again.records_in == 3_000_000, "{again}");
+    assert!(sums.is_empty());
+    settings.start_fresh = true;
     let (outcome, sums) = run(1000, NONE, settings);
-    assert_eq!(outcome.unwrap().resumed_from, None);
+    let anew = outcome.unwrap();
+    assert_eq!((anew.resumed_from, anew.finished_before), (None, None));
     assert_eq!(sums, expected(1000));
 }

@@ -34,6 +34,7 @@ pub fn sample_record(generation: u64, completed: &[u64]) -> RegisterRecord {
             .map(|&id| CompletedRef { id: CheckpointId(id), path: format!("chk-{id}") })
             .collect(),
         retained: Vec::new(),
+        ended: None,
     }
 }
 

@@ -298,6 +298,7 @@ fn new_record(job: JobId, job_name: &str) -> RegisterRecord {
         last_checkpoint_id: CheckpointId(0),
         completed: Vec::new(),
         retained: Vec::new(),
+        ended: None,
     }
 }
 

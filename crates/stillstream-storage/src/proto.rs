@@ -170,6 +170,37 @@ pub(crate) struct Register {
     /// The writer's count of its writes.
     #[prost(uint64, tag = "9")]
     pub(crate) write: u64,
+    /// How the job ended. A reader that does not know it passes over it, and knows the outcome all the same.
+    #[prost(message, optional, tag = "11")]
+    pub(crate) ended: Option<Ended>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Ended {
+    #[prost(sint64, tag = "1")]
+    pub(crate) at_ms: i64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) records_in: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) records_out: u64,
+    #[prost(uint64, tag = "4")]
+    pub(crate) duration_ms: u64,
+    #[prost(uint64, tag = "5")]
+    pub(crate) restarts: u64,
+    #[prost(uint64, optional, tag = "6")]
+    pub(crate) resumed_from: Option<u64>,
+    #[prost(uint64, tag = "7")]
+    pub(crate) checkpoints_completed: u64,
+    #[prost(uint64, tag = "8")]
+    pub(crate) checkpoints_failed: u64,
+    #[prost(uint64, optional, tag = "9")]
+    pub(crate) last_checkpoint: Option<u64>,
+    #[prost(uint64, tag = "10")]
+    pub(crate) last_checkpoint_bytes: u64,
+    #[prost(uint64, tag = "11")]
+    pub(crate) slowest_checkpoint_ms: u64,
+    #[prost(btree_map = "string, uint64", tag = "12")]
+    pub(crate) counters: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

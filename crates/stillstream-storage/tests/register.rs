@@ -9,7 +9,9 @@ use stillstream_storage::register::NumberedRegister;
 use stillstream_storage::{
     CheckpointStorage, JobStorage, Lease, LocalStore, Register, StorageError, StorageOptions,
 };
-use stillstream_types::{CheckpointId, CompletedRef, ErrorKind, Generation, JobId, JobOutcome};
+use stillstream_types::{
+    CheckpointId, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome,
+};
 use tokio::runtime::{Builder, Runtime};
 
 struct Place {
@@ -267,4 +269,68 @@ fn versions_that_were_lost_with_no_checkpoint_left_are_an_error() {
     fs::write(place.job_dir().join("chk-1/_metadata"), "torn").unwrap();
     let error = job.load_register().unwrap_err();
     assert!(matches!(error, StorageError::RegisterUnreadable { .. }), "{error}");
+}
+
+#[test]
+fn the_end_of_a_job_is_read_as_it_was_written_and_a_record_without_one_stays_readable() {
+    let place = Place::new();
+    let mut lease = place.job().claim("flights").unwrap();
+    assert_eq!(place.job().load_register().unwrap().unwrap().record.ended, None);
+    let counters = [("windows.late".to_owned(), 3), ("rows.malformed".to_owned(), u64::MAX)].into();
+    let figures = JobFigures {
+        records_in: 12,
+        records_out: 11,
+        duration_ms: 1_234,
+        restarts: 2,
+        resumed_from: Some(CheckpointId(0)),
+        checkpoints_completed: 7,
+        checkpoints_failed: 1,
+        last_checkpoint: Some(CheckpointId(8)),
+        last_checkpoint_bytes: 1 << 40,
+        slowest_checkpoint_ms: 55,
+        counters,
+    };
+    let ended = Some(JobEnd { at_ms: -5, figures });
+    lease.update(|record| (record.outcome, record.ended) = (JobOutcome::Finished, ended.clone())).unwrap();
+    let record = place.job().load_register().unwrap().unwrap().record;
+    assert_eq!((record.outcome, record.ended), (JobOutcome::Finished, ended));
+}
+
+/// What the register of job `short` says, when its one version is this file.
+fn golden(bytes: &[u8]) -> stillstream_types::RegisterRecord {
+    let place = Place::new();
+    let id = JobId::from_name("short");
+    let folder = place.dir.path().join(id.to_string()).join("register");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(format!("register-{:020}", 1)), bytes).unwrap();
+    let uri = place.dir.path().to_str().unwrap();
+    let storage =
+        CheckpointStorage::open(uri, StorageOptions::default(), place.runtime.handle().clone()).unwrap();
+    storage.job(id).load_register().unwrap().unwrap().record
+}
+
+#[test]
+fn registers_that_were_ever_written_stay_readable_with_and_without_the_end_of_the_job() {
+    let reference = |id: u64| CompletedRef { id: CheckpointId(id), path: format!("chk-{id}") };
+    let old = golden(include_bytes!("golden/register-v1-without-end.bin"));
+    assert_eq!((old.job, old.job_name.as_str()), (JobId::from_name("short"), "short"));
+    assert_eq!((old.generation, old.outcome), (Generation(7), JobOutcome::Failed));
+    assert_eq!((old.last_checkpoint_id, old.completed), (CheckpointId(25), vec![reference(17)]));
+    assert_eq!((old.retained, old.ended), (vec![reference(4)], None));
+    let finished = golden(include_bytes!("golden/register-v1.bin"));
+    assert_eq!(finished.outcome, JobOutcome::Finished);
+    let figures = JobFigures {
+        records_in: 100,
+        records_out: 90,
+        duration_ms: 1_234,
+        restarts: 2,
+        resumed_from: Some(CheckpointId(9)),
+        checkpoints_completed: 5,
+        checkpoints_failed: 1,
+        last_checkpoint: Some(CheckpointId(17)),
+        last_checkpoint_bytes: 4_096,
+        slowest_checkpoint_ms: 55,
+        counters: [("windows.late".to_owned(), 3)].into(),
+    };
+    assert_eq!(finished.ended, Some(JobEnd { at_ms: 1_796_082_179_367, figures }));
 }

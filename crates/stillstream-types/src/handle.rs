@@ -310,12 +310,48 @@ pub struct CompletedRef {
 pub enum JobOutcome {
     /// It runs, or died without saying so: a new start resumes from the newest completed checkpoint.
     Running,
-    /// It reached the end of its input: a new start begins afresh.
+    /// It reached the end of its input: it does not run again unless a person asks for a fresh start.
     Finished,
-    /// A person cancelled it: a new start begins afresh.
+    /// A person cancelled it: it does not run again unless a person says from where.
     Cancelled,
     /// It failed for good: a new start resumes from the newest completed checkpoint.
     Failed,
+}
+
+/// What a run of a job came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct JobFigures {
+    /// Records that sources emitted.
+    pub records_in: u64,
+    /// Records that reached a sink.
+    pub records_out: u64,
+    /// From submission to the end, in milliseconds.
+    pub duration_ms: u64,
+    /// How often the job was restarted.
+    pub restarts: u64,
+    /// The checkpoint that the run started from.
+    pub resumed_from: Option<CheckpointId>,
+    /// Completed checkpoints.
+    pub checkpoints_completed: u64,
+    /// Aborted, declined and expired checkpoints.
+    pub checkpoints_failed: u64,
+    /// The newest completed checkpoint.
+    pub last_checkpoint: Option<CheckpointId>,
+    /// Bytes of state of the newest completed checkpoint.
+    pub last_checkpoint_bytes: u64,
+    /// The longest time from a trigger to its completion, in milliseconds.
+    pub slowest_checkpoint_ms: u64,
+    /// Rare events by name, such as `windows.late`.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// The end of a job as its register keeps it, so that a later start can report it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct JobEnd {
+    /// When it was recorded, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// What the run had come to by then.
+    pub figures: JobFigures,
 }
 
 /// The one truth about a job's checkpoints, changed only by compare-and-set.
@@ -338,4 +374,6 @@ pub struct RegisterRecord {
     /// Checkpoints of earlier, cancelled runs that their owner asked to keep. Never restored from by themselves, and
     /// never deleted by the system.
     pub retained: Vec<CompletedRef>,
+    /// How the job ended. `None` while it runs, and in records of releases that did not write it.
+    pub ended: Option<JobEnd>,
 }

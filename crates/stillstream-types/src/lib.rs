@@ -30,10 +30,10 @@ pub mod time;
 pub use config::{ByteSize, ConfigError, ConfigErrors, ConfigOption, Configuration};
 pub use error::{Error, ErrorKind, Result, ResultExt};
 pub use handle::{
-    CheckpointKind, CheckpointMetadata, CompletedRef, IncrementalFormat, IncrementalHandle, JobOutcome,
-    KeyGroupSection, KeyedSnapshot, KeyedStateHandle, NamedStream, OperatorState, OperatorStateEntry,
-    OperatorStateHandle, OperatorSubtaskState, RedistributionMode, RegisterRecord, StreamHandle,
-    TaskSnapshot,
+    CheckpointKind, CheckpointMetadata, CompletedRef, IncrementalFormat, IncrementalHandle, JobEnd,
+    JobFigures, JobOutcome, KeyGroupSection, KeyedSnapshot, KeyedStateHandle, NamedStream, OperatorState,
+    OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode, RegisterRecord,
+    StreamHandle, TaskSnapshot,
 };
 pub use ids::{CheckpointId, Generation, JobId, OperatorId, SubtaskId, SubtaskIndex, VertexId};
 pub use key_group::{KeyGroup, KeyGroupRange, KeyGroups, KeyHash};

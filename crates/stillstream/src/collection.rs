@@ -38,8 +38,9 @@ struct Reader<T> {
 impl<T: Data> SplitReader<T, u64> for Reader<T> {
     fn assign(&mut self, splits: Vec<u64>) -> Result<()> {
         if let Some(read) = splits.iter().find(|read| **read > self.records.len() as u64) {
+            // a restart of this program would find the same collection
             return Err(Error::new(
-                ErrorKind::Connector,
+                ErrorKind::Plan,
                 format!(
                     "the collection has {} records, but {read} were read before the restart: it must hold the same records \
                      each time the program is started",
@@ -87,7 +88,9 @@ mod tests {
 
     #[test]
     fn a_collection_that_has_become_shorter_is_refused() {
-        let error = reader(6).err().unwrap().to_string();
+        let error = reader(6).err().unwrap();
+        assert!(error.is_fatal(), "no restart mends it");
+        let error = error.to_string();
         assert!(error.contains("5 records") && error.contains("6 were read"), "{error}");
     }
 }

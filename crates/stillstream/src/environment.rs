@@ -148,8 +148,13 @@ impl StreamExecutionEnvironment {
     ///
     /// Afterwards the environment is empty and keeps its settings; the next job starts with new sources.
     ///
+    /// A job whose checkpoint directory says that it has finished is not run again: the result is that of the run that finished
+    /// it, and [`JobResult::finished_before`] says when that was. [`start_fresh`](Self::start_fresh) runs it anew. What such a
+    /// job collected in memory is gone, so a program that goes on with it keeps it in files.
+    ///
     /// # Errors
-    /// What is wrong with the program, its settings, its files or its checkpoint directory, before anything starts; later
+    /// What is wrong with the program, its settings, its files or its checkpoint directory, before anything starts; also that a
+    /// person cancelled the job and did not say how it goes on ([`restore_from`](Self::restore_from) or `start_fresh`). Later
     /// what ended the job: its error when the restart strategy gives up, or that it was cancelled.
     pub fn execute(&self, name: impl Into<String>) -> Result<JobResult> {
         self.execute_async(name)?.wait()

@@ -6,7 +6,8 @@ use stillstream_types::config::{self, Configuration, RestartStrategyType, option
 
 /// How a failed job is started again. Each restart begins at the last completed checkpoint.
 ///
-/// Without one: no restart without checkpoints; with them a second's pause, without a limit.
+/// Without one: no restart without checkpoints; with them [`exponential_delay`](Self::exponential_delay) from a second to a
+/// minute by a factor of 1.5, without a limit.
 ///
 /// ```
 /// use stillstream::prelude::*;

@@ -104,6 +104,24 @@ fn death_between_completion_and_commit_loses_nothing_and_repeats_nothing() {
 }
 
 #[test]
+fn death_after_the_end_is_recorded_repeats_nothing_however_often_the_program_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(!start(folder.path(), Some("after-finish:1:abort")), "the program did not pass there");
+    for again in 1..=2 {
+        assert!(start(folder.path(), None), "a finished job ends well");
+        check(folder.path(), &format!("start {again} after the end"));
+    }
+    // what the dead process had no time to delete
+    let job = std::fs::read_dir(folder.path().join("checkpoints")).unwrap().next().unwrap().unwrap().path();
+    let left: Vec<_> = std::fs::read_dir(job)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("chk-"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn death_during_a_restore_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     assert!(!start(folder.path(), Some("before-commit:5:abort")));

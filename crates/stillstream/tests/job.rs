@@ -159,21 +159,24 @@ fn an_unreadable_file_is_named_before_the_job_starts() {
 #[test]
 fn a_second_job_on_the_same_checkpoints_is_refused_with_the_pid_of_the_first() {
     let folder = tempfile::tempdir().unwrap();
-    let start = || {
+    let start = |fresh: bool| {
         let mut env = StreamExecutionEnvironment::new();
         env.enable_checkpointing(Duration::from_millis(50))
             .set_state_backend(FsStateBackend::new(folder.path().display().to_string()));
+        if fresh {
+            env.start_fresh();
+        }
         let ticks = Generator::unbounded(|n| n).records_per_second(100.0);
         env.from_source("ticks", ticks).uid("ticks").discard();
         env.execute_async("ticks")
     };
-    let first = start().unwrap();
-    let error = start().unwrap_err().to_string();
+    let first = start(false).unwrap();
+    let error = start(false).unwrap_err().to_string();
     let pid = std::process::id().to_string();
     assert!(error.contains("in use by") && error.contains(&pid), "{error}");
     first.cancel();
     assert_eq!(first.wait().unwrap_err().kind(), ErrorKind::Cancelled);
-    let third = start().unwrap();
+    let third = start(true).unwrap();
     third.cancel();
     assert_eq!(third.wait().unwrap_err().kind(), ErrorKind::Cancelled);
 }

@@ -536,12 +536,31 @@ fn a_sink_of_another_kind_under_the_old_uid_is_refused_once_with_both_types() {
 }
 
 #[test]
-fn a_cancelled_job_that_is_started_again_begins_anew_and_leaves_its_retained_checkpoint_alone() {
+fn a_cancelled_job_runs_again_only_when_it_is_told_from_where_and_says_how() {
     let dir = tempfile::tempdir().unwrap();
     let mut env = environment(dir.path());
     env.set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation);
-    let retained = cancelled(&env, "sums", dir.path(), &Sums::new());
+    let first = Sums::new();
+    let retained = cancelled(&env, "sums", dir.path(), &first);
     let (env, out) = (environment(dir.path()), Sums::new());
+    sums(&env, &out, None);
+    let error = env.execute("sums").unwrap_err();
+    let text = error.to_string();
+    assert_eq!(error.kind(), ErrorKind::Cancelled, "{text}");
+    let from = format!("--from {}", retained.display());
+    assert!(text.contains("was cancelled at 2") && text.contains("--start-fresh"), "{text}");
+    assert!(text.contains(&from), "{text} does not name {from}");
+    assert!(out.is_empty());
+    // from where it stood
+    let mut env = environment(dir.path());
+    env.restore_from(retained.to_str().unwrap());
+    sums(&env, &first, None);
+    let result = env.execute("sums").unwrap();
+    assert!(result.resumed_from.is_some() && result.records_in < COUNT, "{result}");
+    assert_eq!(first.sorted(), expected());
+    // or from the beginning, which leaves the retained checkpoint alone
+    let (mut env, out) = (environment(dir.path()), Sums::new());
+    env.start_fresh();
     sums(&env, &out, None);
     let result = env.execute("sums").unwrap();
     assert_eq!((result.resumed_from, result.records_in), (None, COUNT));

@@ -89,10 +89,14 @@ fn run_job(arguments: &[String]) -> Result<()> {
 }
 
 /// Starts this program again as the job, with defaults for what the user did not say.
-fn start_job(arguments: &[String], out: &Path) -> Result<Child> {
+fn start_job(arguments: &[String], out: &Path, fresh: bool) -> Result<Child> {
     let said = |name: &str| arguments.iter().any(|argument| argument == name);
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--job").args(arguments);
+    if fresh && !said("--start-fresh") {
+        // a job that has finished does not run again unasked
+        command.arg("--start-fresh");
+    }
     if !said("--checkpoint-dir") {
         command.arg("--checkpoint-dir").arg(out.join("checkpoints"));
     }
@@ -118,7 +122,7 @@ fn demonstrate(arguments: &[String]) -> Result<()> {
         }
     }
     println!("Reading {} ..", options.settings.flights.display());
-    let mut job = start_job(arguments, out)?;
+    let mut job = start_job(arguments, out, true)?;
     if let Some(after) = options.kill_after {
         std::thread::sleep(after);
         if job.try_wait()?.is_none() {
@@ -128,7 +132,7 @@ fn demonstrate(arguments: &[String]) -> Result<()> {
                 job.id()
             );
             wait(job)?;
-            job = start_job(arguments, out)?;
+            job = start_job(arguments, out, false)?;
         }
     }
     let status = wait(job)?;

@@ -60,10 +60,11 @@ impl CheckpointCoordinator {
             let result = Err(CheckpointFailure::new(reason, format!("checkpoint {id} failed: {message}")));
             self.out.push(Command::Reply { request, result });
         }
+        let message = format!("checkpoint {id} failed: {message}");
         if pending.checkpoint.kind == CheckpointKind::Final {
-            self.retry_final();
+            self.retry_final(&message);
         }
-        self.count_failure(id, reason, &format!("checkpoint {id} failed: {message}"));
+        self.count_failure(id, reason, &message);
     }
 
     /// Counts a failure, and fails the job if it was one too many.
@@ -138,7 +139,9 @@ impl CheckpointCoordinator {
                 let message = format!("{text}, so no attempt can begin");
                 self.out.push(Command::FailJob { kind: ErrorKind::Storage, message });
             }
-            Purpose::Reserve | Purpose::End(_) => self.warn(text),
+            Purpose::Reserve => self.warn(text),
+            // it has a deadline of its own
+            Purpose::End(_) => {}
         }
     }
 

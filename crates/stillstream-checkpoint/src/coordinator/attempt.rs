@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use stillstream_types::{CheckpointId, Generation, JobOutcome, RegisterRecord, SubtaskId};
 
@@ -80,7 +81,7 @@ impl Attempt {
 
 impl CheckpointCoordinator {
     pub(super) fn on_attempt_requested(&mut self) {
-        if let Closing::Ending(outcome) = self.closing {
+        if let Closing::Ending { outcome, .. } = self.closing {
             self.warn(format!("no attempt is begun: the job is being recorded as {outcome:?}"));
             return;
         }
@@ -91,6 +92,7 @@ impl CheckpointCoordinator {
         if !self.register.has(|purpose| *purpose == Purpose::Claim) {
             self.register.push(Purpose::Claim, self.now);
         }
+        self.register.renew_claim(self.now);
     }
 
     /// The record of a claim: one generation higher, with fresh ids behind everything that was ever reserved.
@@ -105,6 +107,7 @@ impl CheckpointCoordinator {
                 last_checkpoint_id: CheckpointId(self.used.0 + ID_RESERVE),
                 completed: Vec::new(),
                 retained: Vec::new(),
+                ended: None,
             };
         };
         if self.claimed != Some(old.generation) {
@@ -119,7 +122,7 @@ impl CheckpointCoordinator {
             // a new run begins afresh; what the last one left belongs to a person
             record.retained.append(&mut record.completed);
         }
-        record.outcome = JobOutcome::Running;
+        (record.outcome, record.ended) = (JobOutcome::Running, None);
         record
     }
 
@@ -150,14 +153,17 @@ impl CheckpointCoordinator {
         // while a new claim is under way no id may be taken: the claim decides where its ids begin
         if self.claimed != Some(generation)
             || self.attempt_wanted
-            || matches!(self.closing, Closing::Ending(_))
+            || matches!(self.closing, Closing::Ending { .. })
         {
             self.warn(format!("generation {generation} is not the present one: its start is ignored"));
             return;
         }
         self.attempt = Some(Attempt::new(generation, tasks));
         self.closing = Closing::Open;
-        self.next_periodic = self.config.period().map(|period| self.now + period);
+        // Flink's: at random between the pause and the interval
+        let pause = self.config.min_pause;
+        let first = |period: Duration| pause + period.saturating_sub(pause).mul_f64(self.first_delay);
+        self.next_periodic = self.config.period().map(|period| self.now + first(period));
     }
 
     pub(super) fn on_attempt_stopped(&mut self, generation: Generation, reason: &str) {
@@ -166,7 +172,7 @@ impl CheckpointCoordinator {
         }
         self.attempt = None;
         self.next_periodic = None;
-        if !matches!(self.closing, Closing::Ending(_)) {
+        if !matches!(self.closing, Closing::Ending { .. }) {
             self.closing = Closing::Open;
         }
         self.abort_all(FailureReason::JobFailoverRegion, &format!("the attempt ended: {reason}"));

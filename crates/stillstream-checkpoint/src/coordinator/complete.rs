@@ -7,7 +7,7 @@ use stillstream_types::{
     OperatorState, RegisterRecord,
 };
 
-use super::{Abandoned, CheckpointCoordinator, ID_RESERVE, Pending, Phase};
+use super::{Abandoned, CheckpointCoordinator, Closing, ID_RESERVE, Pending, Phase, Stopped};
 use crate::command::{CheckpointReport, Command};
 use crate::completed;
 use crate::event::WriteOutcome;
@@ -171,12 +171,18 @@ impl CheckpointCoordinator {
             Settled::Rebased => {}
             Settled::Fenced(owner) => self.step_down(owner),
             Settled::Broken(text) => {
-                let message = format!(
+                let why = format!(
                     "{text}: nothing is written or deleted any more; look for a second job of this name, and restore the \
                      register or start afresh on purpose"
                 );
-                self.out.push(Command::FailJob { kind: ErrorKind::CorruptSnapshot, message });
-                self.stopped = true;
+                let kind = ErrorKind::CorruptSnapshot;
+                self.out.push(match self.closing {
+                    Closing::Ending { outcome, .. } => {
+                        Command::EndUnrecorded { outcome, message: why.clone() }
+                    }
+                    _ => Command::FailJob { kind, message: why.clone() },
+                });
+                self.stopped = Some(Stopped { kind, why });
             }
         }
     }
@@ -206,7 +212,8 @@ impl CheckpointCoordinator {
             self.refuse(request, reason, &format!("generation {owner} took the job over"));
         }
         self.out.push(Command::StepDown { owner });
-        self.stopped = true;
+        let why = format!("generation {owner} took the job over");
+        self.stopped = Some(Stopped { kind: ErrorKind::Fenced, why });
     }
 
     /// The checkpoint is the truth (or the savepoint is whole): tell everybody.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, ErrorKind, Generation, JobOutcome, RegisterRecord, SubtaskId,
+    CheckpointId, CheckpointKind, ErrorKind, Generation, JobEnd, JobOutcome, RegisterRecord, SubtaskId,
 };
 
-use super::CheckpointCoordinator;
+use super::{CheckpointCoordinator, Stopped};
 use crate::command::Command;
 use crate::config::Retention;
 use crate::failure::FailureReason;
@@ -23,8 +23,8 @@ const REMIND: Duration = Duration::from_secs(5);
 pub(super) enum Closing {
     /// It runs.
     Open,
-    /// All sources have ended: a final checkpoint is wanted (again) at this time, or under way.
-    Final { at: Option<Duration> },
+    /// All sources have ended: a final checkpoint is wanted (again) at this time, or under way. It has failed since then.
+    Final { at: Option<Duration>, failing_since: Option<Duration> },
     /// The final checkpoint is completed; these have not confirmed their commits.
     Committing {
         id: CheckpointId,
@@ -33,18 +33,19 @@ pub(super) enum Closing {
         remind_at: Duration,
         late_said: bool,
     },
-    /// The outcome is being recorded.
-    Ending(JobOutcome),
+    /// The outcome is being recorded; at this time the job ends without a record. `None`: it is recorded.
+    Ending { outcome: JobOutcome, until: Option<Duration> },
 }
 
 impl Closing {
     pub(super) fn wake_at(&self, timeout: Duration) -> Option<Duration> {
         match self {
-            Self::Final { at } => *at,
+            Self::Final { at, .. } => *at,
+            Self::Ending { until, .. } => *until,
             Self::Committing { since, remind_at, late_said: false, .. } => {
                 Some((*remind_at).min(*since + timeout))
             }
-            Self::Committing { .. } | Self::Open | Self::Ending(_) => None,
+            Self::Committing { .. } | Self::Open => None,
         }
     }
 }
@@ -57,7 +58,7 @@ impl CheckpointCoordinator {
         attempt.ended_sources.insert(source);
         let all = attempt.all_sources_ended();
         if all && self.config.interval.is_some() && self.closing == Closing::Open {
-            self.closing = Closing::Final { at: Some(self.now) };
+            self.closing = Closing::Final { at: Some(self.now), failing_since: None };
             self.next_periodic = None;
             for request in self.queue.drain() {
                 let message = "the job has reached the end of its input and takes its final checkpoint";
@@ -66,11 +67,23 @@ impl CheckpointCoordinator {
         }
     }
 
-    /// The final checkpoint failed: once more, soon.
-    pub(super) fn retry_final(&mut self) {
-        if let Closing::Final { at } = &mut self.closing {
-            *at = Some(self.now + RETRY);
+    /// The final checkpoint failed: once more, soon. When it has failed for as long as a checkpoint may take, whatever its
+    /// reasons, the attempt fails: the job must not wait for its end for ever.
+    pub(super) fn retry_final(&mut self, message: &str) {
+        let (now, timeout) = (self.now, self.config.timeout);
+        let Closing::Final { at, failing_since } = &mut self.closing else { return };
+        let since = *failing_since.get_or_insert(now);
+        if now < since + timeout {
+            *at = Some(now + RETRY);
+            return;
         }
+        *at = None;
+        let message = format!(
+            "the final checkpoint has failed for {:?}, longer than execution.checkpointing.timeout ({timeout:?}); the last \
+             time: {message}",
+            now.saturating_sub(since)
+        );
+        self.out.push(Command::FailJob { kind: ErrorKind::Checkpoint, message });
     }
 
     pub(super) fn on_final_completed(&mut self, id: CheckpointId, generation: Generation) {
@@ -104,7 +117,7 @@ impl CheckpointCoordinator {
     }
 
     fn end(&mut self, outcome: JobOutcome) {
-        self.closing = Closing::Ending(outcome);
+        self.closing = Closing::Ending { outcome, until: Some(self.now + self.end_timeout) };
         self.next_periodic = None;
         self.abort_all(FailureReason::CheckpointCoordinatorShutdown, "the job ended");
         self.register.push(Purpose::End(outcome), self.now);
@@ -115,7 +128,7 @@ impl CheckpointCoordinator {
             return;
         };
         let Some(task) = attempt.task(subtask) else { return };
-        if matches!(self.closing, Closing::Ending(_)) {
+        if matches!(self.closing, Closing::Ending { .. }) {
             return;
         }
         let needed = task.is_source || attempt.stateful.contains(&subtask);
@@ -149,7 +162,7 @@ impl CheckpointCoordinator {
         let (now, timeout) = (self.now, self.config.timeout);
         let Some(attempt) = &self.attempt else { return };
         match &mut self.closing {
-            Closing::Final { at } if at.is_some_and(|at| at <= now) => {
+            Closing::Final { at, .. } if at.is_some_and(|at| at <= now) => {
                 *at = None;
                 let (request, kind) = (None, CheckpointKind::Final);
                 self.submit(Request { request, kind, forced: true, periodic: false, at: now });
@@ -178,7 +191,8 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn on_job_ended(&mut self, outcome: JobOutcome) {
-        if matches!(self.closing, Closing::Ending(_)) {
+        // what is being recorded has happened before: a finish stays a finish
+        if matches!(self.closing, Closing::Ending { .. }) {
             return;
         }
         self.attempt = None;
@@ -199,9 +213,13 @@ impl CheckpointCoordinator {
                 last_checkpoint_id: CheckpointId(0),
                 completed: Vec::new(),
                 retained: Vec::new(),
+                ended: None,
             },
         };
         record.outcome = outcome;
+        let since_zero = i64::try_from(self.now.as_millis()).unwrap_or(i64::MAX);
+        record.ended =
+            Some(JobEnd { at_ms: self.zero_ms.saturating_add(since_zero), figures: self.figures.clone() });
         match outcome {
             // a later start resumes from them
             JobOutcome::Failed | JobOutcome::Running => {}
@@ -214,6 +232,37 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn on_end_recorded(&mut self, outcome: JobOutcome) {
+        if let Closing::Ending { until, .. } = &mut self.closing {
+            *until = None;
+        }
         self.out.push(Command::FinishJob { outcome });
+    }
+
+    /// Ends the job without a record when the time for that is over.
+    pub(super) fn on_end_overdue(&mut self) {
+        let Closing::Ending { outcome, until: Some(until) } = self.closing else { return };
+        if self.now < until {
+            return;
+        }
+        let trouble = self.register.trouble().unwrap_or("the job's register did not answer");
+        let why = format!(
+            "the job's end could not be recorded within {:?} (task.cancellation.timeout): {trouble}",
+            self.end_timeout
+        );
+        let message = format!("{why}; {}", self.what_the_next_start_does());
+        self.out.push(Command::EndUnrecorded { outcome, message });
+        self.stopped = Some(Stopped { kind: ErrorKind::Storage, why });
+    }
+
+    /// What the register says, as far as that is known, and what follows from it.
+    pub(super) fn what_the_next_start_does(&self) -> String {
+        let said = match self.register.end_may_be_written() {
+            true => "it is not known whether the register says so or still says running; if it does",
+            false => "the register still says running",
+        };
+        match self.latest_completed() {
+            Some(newest) => format!("{said}: the next start resumes from checkpoint {}", newest.id),
+            None => format!("{said}: the next start begins without a checkpoint, for none was completed"),
+        }
     }
 }

@@ -29,7 +29,9 @@ mod trigger;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use stillstream_types::{CheckpointId, CompletedRef, Generation, JobId, RegisterRecord};
+use stillstream_types::{
+    CheckpointId, CompletedRef, ErrorKind, Generation, JobFigures, JobId, JobOutcome, RegisterRecord,
+};
 
 use crate::cleaner::Cleaner;
 use crate::command::Command;
@@ -67,6 +69,11 @@ pub struct CoordinatorSetup {
     /// What the register holds, read from the same authority that writes go to; `None` only if there surely is no record. An
     /// unreadable register is an error of the shell's, never `None`: a job that had a checkpoint must not start empty.
     pub register: Option<RegisterRecord>,
+    /// Which share of the interval passes before the first periodic checkpoint of an attempt, from 0 to 1: a random number,
+    /// so that jobs that start together do not take their checkpoints together for ever.
+    pub first_delay: f64,
+    /// How long the record of the job's end may take (`task.cancellation.timeout`).
+    pub end_timeout: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,15 +135,26 @@ pub struct CheckpointCoordinator {
     next_periodic: Option<Duration>,
     last_completed_at: Option<Duration>,
     closing: Closing,
-    stopped: bool,
+    first_delay: f64,
+    end_timeout: Duration,
+    figures: JobFigures,
+    // nothing is decided any more
+    stopped: Option<Stopped>,
     wake_at: Option<Duration>,
     out: Vec<Command>,
+}
+
+/// Why a coordinator has stopped.
+#[derive(Clone, Debug)]
+struct Stopped {
+    kind: ErrorKind,
+    why: String,
 }
 
 impl CheckpointCoordinator {
     /// A coordinator that has done nothing yet; fails if the settings cannot work.
     pub fn new(setup: CoordinatorSetup) -> Result<Self, ConfigError> {
-        let CoordinatorSetup { job, job_name, config, zero_ms, register } = setup;
+        let CoordinatorSetup { job, job_name, config, zero_ms, register, first_delay, end_timeout } = setup;
         config.validate()?;
         // a deletion may hold back checkpoints for one period, never longer
         let patience = config.period().unwrap_or(Duration::from_secs(10));
@@ -166,7 +184,11 @@ impl CheckpointCoordinator {
             next_periodic: None,
             last_completed_at: None,
             closing: Closing::Open,
-            stopped: false,
+            // also NaN
+            first_delay: if first_delay >= 0.0 { first_delay.min(1.0) } else { 1.0 },
+            end_timeout,
+            figures: JobFigures::default(),
+            stopped: None,
             wake_at: None,
             out: Vec::new(),
             config,
@@ -175,8 +197,8 @@ impl CheckpointCoordinator {
 
     /// Takes in what happened and says what to do. `now` is the time since the coordinator's zero, from a monotonic clock.
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Command> {
-        if self.stopped {
-            return Vec::new();
+        if let Some(stopped) = &self.stopped {
+            return self.after_the_stop(stopped, &event);
         }
         self.now = self.now.max(now);
         match event {
@@ -216,10 +238,13 @@ impl CheckpointCoordinator {
                     self.warn(format!("{path} could not be deleted, the next start tries again: {failure}"));
                 }
             }
+            Event::Measured { figures } => self.figures = figures,
             Event::JobEnded { outcome } => self.on_job_ended(outcome),
         }
-        if !self.stopped {
+        if self.stopped.is_none() {
             self.on_time();
+        }
+        if self.stopped.is_none() {
             self.start_requests();
             self.write_register();
             self.set_wake();
@@ -240,6 +265,14 @@ impl CheckpointCoordinator {
     /// The register's record as far as it is known to be durable.
     pub fn register(&self) -> Option<&RegisterRecord> {
         self.register.durable()
+    }
+
+    /// The outcome that is being recorded: no attempt begins any more.
+    pub fn ending(&self) -> Option<JobOutcome> {
+        match self.closing {
+            Closing::Ending { outcome, .. } => Some(outcome),
+            _ => None,
+        }
     }
 
     /// Counts and history.
@@ -268,8 +301,27 @@ impl CheckpointCoordinator {
         self.attempt.as_ref().filter(|attempt| attempt.generation == generation)
     }
 
+    /// Whoever waits for an answer gets one, although nothing is decided any more.
+    fn after_the_stop(&self, stopped: &Stopped, event: &Event) -> Vec<Command> {
+        match event {
+            Event::JobEnded { outcome } => {
+                let message = format!("{}; {}", stopped.why, self.what_the_next_start_does());
+                vec![Command::EndUnrecorded { outcome: *outcome, message }]
+            }
+            Event::AttemptRequested => {
+                vec![Command::FailJob { kind: stopped.kind, message: stopped.why.clone() }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Everything that time alone brings about.
     fn on_time(&mut self) {
+        // before anything is tried once more
+        self.on_end_overdue();
+        if self.stopped.is_some() {
+            return;
+        }
         if let Some(command) = self.register.tick(self.now) {
             self.out.push(command);
         }

@@ -160,7 +160,7 @@ impl CheckpointCoordinator {
         let message = format!("checkpoint {id} could not be started: {message}");
         self.warn(format!("{message} ({reason})"));
         if request.kind == CheckpointKind::Final {
-            self.retry_final();
+            self.retry_final(&message);
         }
         self.refuse(request, reason, &message);
         self.count_failure(id, reason, &message);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use stillstream_checkpoint::*;
 use stillstream_types::*;
-use world::{Faults, World};
+use world::{End, Faults, World};
 
 fn run(seed: u64, faults: Faults) -> World {
     let mut world = World::new(seed, faults);
@@ -76,6 +76,37 @@ fn a_crash_at_any_command_loses_nothing_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn every_end_comes_in_its_time_whatever_storage_does_and_the_job_can_go_on_after_it() {
+    let (mut recorded, mut unrecorded, mut finished, mut before) = (0, 0, 0, 0);
+    for seed in 0..3000 {
+        let mut world = World::new(seed, Faults::all());
+        for _ in 0..20 + seed % 300 {
+            world.step();
+        }
+        let outcome = if seed % 2 == 0 { JobOutcome::Cancelled } else { JobOutcome::Failed };
+        let faults =
+            [Faults::away(), Faults::of_things(2), Faults::of_things(8), Faults::none()][seed as usize % 4];
+        match world.end_now(outcome, faults) {
+            Some(End::Recorded(JobOutcome::Finished)) => finished += 1,
+            Some(End::Recorded(found)) => {
+                assert_eq!(found, outcome, "seed {seed}");
+                assert!(!faults.away, "seed {seed}");
+                recorded += 1;
+            }
+            Some(End::Unrecorded(_)) => unrecorded += 1,
+            Some(End::SteppedDown) => {}
+            None => before += 1,
+        }
+        world.restart_all();
+        world.end_well();
+    }
+    println!(
+        "{recorded} recorded, {unrecorded} not, {finished} finished all the same, {before} had ended before"
+    );
+    assert!(recorded > 500 && unrecorded > 500 && finished > 0, "{recorded} {unrecorded} {finished}");
+}
+
+#[test]
 fn equal_seeds_give_equal_runs() {
     for seed in 0..20 {
         assert_eq!(run(seed, Faults::all()).trace, run(seed, Faults::all()).trace);
@@ -95,7 +126,9 @@ fn an_acknowledgement_costs_about_the_same_with_a_hundred_tasks_and_with_ten_tho
 fn time_of_acknowledgements(count: u32, checkpoints: u64) -> Duration {
     let config = CheckpointConfig { interval: Some(Duration::from_secs(1)), ..CheckpointConfig::default() };
     let (job, job_name) = (JobId::from_name("large"), "large".to_owned());
-    let setup = CoordinatorSetup { job, job_name, config, zero_ms: 0, register: None };
+    let (first_delay, end_timeout) = (1.0, Duration::from_secs(180));
+    let setup =
+        CoordinatorSetup { job, job_name, config, zero_ms: 0, register: None, first_delay, end_timeout };
     let mut coordinator = CheckpointCoordinator::new(setup).unwrap();
     let tasks: Vec<TaskInfo> = (0..count)
         .map(|n| TaskInfo {

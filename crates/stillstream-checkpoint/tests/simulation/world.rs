@@ -6,8 +6,10 @@
 //! | `storage` | disk and register |
 //! | `tasks` | snapshots, and what a task may build on |
 //! | `invariants` | what must hold |
+//! | `ends` | a job that is cancelled or fails for good |
 
 mod commands;
+mod ends;
 mod invariants;
 mod storage;
 mod tasks;
@@ -25,15 +27,38 @@ pub struct Faults {
     pub one_in: u64,
     /// Crash the coordinator before its n-th command.
     pub crash_at: Option<u64>,
+    /// Storage and register are away: calls fail, or are never answered.
+    pub away: bool,
+    /// No coordinator crashes, and nobody does anything.
+    pub calm: bool,
 }
 
 impl Faults {
     pub fn all() -> Self {
-        Self { one_in: 8, crash_at: None }
+        Self { one_in: 8, crash_at: None, away: false, calm: false }
     }
     pub fn none() -> Self {
-        Self { one_in: 0, crash_at: None }
+        Self { one_in: 0, crash_at: None, away: false, calm: false }
     }
+    /// Only storage, register and tasks go wrong.
+    pub fn of_things(one_in: u64) -> Self {
+        Self { one_in, crash_at: None, away: false, calm: true }
+    }
+    /// Nothing is written or read any more.
+    pub fn away() -> Self {
+        Self { one_in: 0, crash_at: None, away: true, calm: true }
+    }
+}
+
+/// How long the record of the end may take.
+pub const END_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How a job ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    Recorded(JobOutcome),
+    Unrecorded(JobOutcome),
+    SteppedDown,
 }
 
 /// What will happen at some time. `node` is who is answered, if that one is still there.
@@ -108,6 +133,8 @@ struct Node {
     wake: Option<Duration>,
     running: Option<Generation>,
     last: Generation,
+    /// How the job ended for it.
+    end: Option<End>,
     used: CheckpointId,
     finished: bool,
 }
@@ -124,6 +151,8 @@ pub struct World {
     pub refused: u64,
     pub shared_written: u64,
     pub shared_deleted: u64,
+    /// How the job ended for whoever was the last to end.
+    last_end: Option<End>,
     pub trace: u64,
     seed: u64,
     faults: Faults,
@@ -157,6 +186,7 @@ impl World {
             refused: 0,
             shared_written: 0,
             shared_deleted: 0,
+            last_end: None,
             trace: 0,
             seed,
             faults,
@@ -220,10 +250,13 @@ impl World {
             config: self.config.clone(),
             zero_ms: 0,
             register: self.register.clone(),
+            first_delay: 1.0,
+            end_timeout: END_TIMEOUT,
         })
         .unwrap();
         let (zero, used, last) = (self.now, CheckpointId(0), Generation(0));
-        let node = Node { coordinator, zero, wake: None, running: None, last, used, finished: false };
+        let end = None;
+        let node = Node { coordinator, zero, wake: None, running: None, last, end, used, finished: false };
         self.nodes.push(Some(node));
         let at = self.nodes.len() - 1;
         self.feed(at, Event::AttemptRequested);
@@ -281,7 +314,7 @@ impl World {
                 return;
             }
             self.commands += 1;
-            if self.faults.one_in > 0 && self.below(150) == 0 {
+            if self.faults.one_in > 0 && !self.faults.calm && self.below(150) == 0 {
                 self.crash(at);
                 return;
             }
@@ -292,7 +325,7 @@ impl World {
     pub fn step(&mut self) {
         let passed = self.below(12);
         self.now += Duration::from_millis(passed);
-        if self.faults.one_in > 0 {
+        if self.faults.one_in > 0 && !self.faults.calm {
             self.mischief();
         }
         if self.bag.is_empty() {
@@ -372,6 +405,12 @@ impl World {
                     }
                 }
                 self.feed(node, event);
+            }
+            // the call is made, and that is the last that one hears of it; or it fails
+            Action::CompareAndSet { .. } | Action::WriteMetadata { .. } | Action::ReadRegister { .. }
+                if self.faults.away =>
+            {
+                self.while_away(action);
             }
             Action::CompareAndSet { node, expected, record } => self.compare_and_set(node, expected, record),
             Action::ReadRegister { node } => {

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use stillstream_checkpoint::{CheckpointReport, CheckpointStatistics, JobStatus};
-use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
+use stillstream_types::{CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, Timestamp};
 
 use super::manager::Message;
+use crate::clock::{Clock, SystemClock};
 
 /// Checkpoints of a whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,10 +47,45 @@ pub struct JobResult {
     pub checkpoints: CheckpointTotals,
     /// Rare events by name, such as `windows.late` or `flights.malformed`.
     pub counters: BTreeMap<String, u64>,
+    /// When the job had finished, if it had before this start: then nothing was run, and all figures are those of the run that
+    /// finished it. [`Timestamp::MIN`] if that is not known, for a release before this one recorded it.
+    pub finished_before: Option<Timestamp>,
+}
+
+impl JobResult {
+    pub(crate) fn of(name: &str, figures: JobFigures) -> Self {
+        Self {
+            name: name.into(),
+            records_in: figures.records_in,
+            records_out: figures.records_out,
+            duration: Duration::from_millis(figures.duration_ms),
+            restarts: figures.restarts,
+            resumed_from: figures.resumed_from,
+            checkpoints: CheckpointTotals {
+                completed: figures.checkpoints_completed,
+                failed: figures.checkpoints_failed,
+                last_id: figures.last_checkpoint,
+                last_size_bytes: figures.last_checkpoint_bytes,
+                slowest: Duration::from_millis(figures.slowest_checkpoint_ms),
+            },
+            counters: figures.counters,
+            finished_before: None,
+        }
+    }
+
+    /// The result that the register of a finished job has.
+    pub(crate) fn recorded(name: &str, end: Option<JobEnd>) -> Self {
+        let at = end.as_ref().map_or(Timestamp::MIN, |end| Timestamp::from_millis(end.at_ms));
+        let figures = end.map(|end| end.figures).unwrap_or_default();
+        Self { finished_before: Some(at), ..Self::of(name, figures) }
+    }
 }
 
 impl fmt::Display for JobResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = self.finished_before {
+            write!(f, "finished before, at {at}; ")?;
+        }
         write!(
             f,
             "{}: {} records in, {} out, {:.2} s, {} restarts, {} checkpoints",
@@ -97,6 +133,7 @@ pub(crate) struct Shared {
 pub struct JobClient {
     pub(crate) messages: mpsc::Sender<Message>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) name: Arc<str>,
 }
 
@@ -107,16 +144,24 @@ impl fmt::Debug for JobClient {
 }
 
 impl JobClient {
-    /// A job that another process has run.
-    pub(crate) fn ended(name: &str) -> Self {
+    /// A job that has finished before, or that another process has run.
+    pub(crate) fn ended(result: JobResult) -> Self {
         let shared = Arc::new(Shared::default());
+        let name = result.name.as_str().into();
         {
             let mut board = shared.board.lock();
             board.status = Some(JobStatus::Finished);
-            board.result = Some(Ok(JobResult { name: name.into(), ..JobResult::default() }));
+            board.restarts = result.restarts;
+            board.metrics = JobMetrics {
+                records_in: result.records_in,
+                records_out: result.records_out,
+                counters: result.counters.clone(),
+                ..JobMetrics::default()
+            };
+            board.result = Some(Ok(result));
             board.ended = true;
         }
-        Self { messages: mpsc::channel().0, shared, name: name.into() }
+        Self { messages: mpsc::channel().0, shared, clock: Arc::new(SystemClock::default()), name }
     }
 
     /// The JobManager's thread has panicked: whoever waits for the job learns of it.
@@ -187,18 +232,20 @@ impl JobClient {
 
     /// Blocks until `condition` holds for the job's state, or `timeout` has passed (`false`).
     pub fn wait_until(&self, timeout: Duration, mut condition: impl FnMut(&Self) -> bool) -> bool {
-        let mut left = timeout;
+        // what the condition looks at may change without a word from the JobManager, so it is asked again now and then
+        let pause = Duration::from_millis(20);
+        let until = self.clock.elapsed().saturating_add(timeout);
         loop {
             if condition(self) {
                 return true;
             }
+            let left = until.saturating_sub(self.clock.elapsed());
             if left.is_zero() {
                 return false;
             }
-            let step = left.min(Duration::from_millis(20));
             let mut board = self.shared.board.lock();
-            self.shared.changed.wait_for(&mut board, step);
-            left -= step;
+            // a wake-up may come at any time: only the clock says how much time has passed
+            self.shared.changed.wait_for(&mut board, left.min(pause));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use stillstream_checkpoint::{DiscardTarget, References, RegisterOutcome, WriteOutcome};
@@ -11,6 +12,9 @@ use stillstream_storage::{
 use stillstream_types::{
     CheckpointId, CheckpointMetadata, CompletedRef, Error, ErrorKind, RegisterRecord, Result,
 };
+
+/// How long the end of a job waits for a write of the register that is under way.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Carries out what the coordinator wants done with storage. Calls block; they are made on IO threads.
 pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
@@ -36,6 +40,10 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     fn discard(&self, target: &DiscardTarget) -> Result<(), String>;
     /// For messages: where it is.
     fn describe(&self) -> String;
+    /// Whether a later start finds what was written.
+    fn is_durable(&self) -> bool {
+        true
+    }
     /// Gives the claim up: from here on nothing is written, and another start may claim the job.
     fn release(&self) {}
 }
@@ -106,6 +114,10 @@ impl CheckpointHome for MemoryHome {
 
     fn describe(&self) -> String {
         "the JobManager's memory".into()
+    }
+
+    fn is_durable(&self) -> bool {
+        false
     }
 }
 
@@ -215,7 +227,14 @@ impl CheckpointHome for StorageHome {
     }
 
     fn release(&self) {
-        *self.lease.lock() = None;
+        // a write that storage does not answer holds the lease: the job's end must not wait for it
+        match self.lease.try_lock_for(RELEASE_TIMEOUT) {
+            Some(mut lease) => *lease = None,
+            None => tracing::warn!(
+                "a write of the register in {} has not been answered: the claim on the job ends with this process",
+                self.describe()
+            ),
+        }
     }
 
     fn describe(&self) -> String {

@@ -7,11 +7,15 @@
 //! | this one | the loop, the coordinator's commands, the workers' reports |
 //! | `board` | what clients read of a running job, and its result |
 //! | `deploy` | the start of an attempt |
-//! | `stopping` | how it stops, and what follows |
+//! | `stopping` | how an attempt stops, and what follows |
+//! | `ending` | how the job ends |
 
 mod board;
 mod deploy;
+mod ending;
 mod stopping;
+
+pub(super) use stopping::random_unit;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,16 +25,16 @@ use std::time::Duration;
 use stillstream_checkpoint::restore::plan_restore;
 use stillstream_checkpoint::{
     AckMetrics, CheckpointCoordinator, CheckpointFailure, CheckpointReport, Command, Event, FailureReason,
-    JobState, JobStatus, OperatorInfo, RequestId, RestartDecision, RestartStrategy, RestartStrategyConfig,
-    TaskInfo,
+    JobState, JobStatus, OperatorInfo, Repetition, RequestId, RestartDecision, RestartStrategy,
+    RestartStrategyConfig, Retention, TaskInfo,
 };
 use stillstream_types::crash::crash_point;
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobOutcome, Result, SubtaskId,
-    SubtaskIndex,
+    CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobFigures, JobOutcome, Result,
+    SubtaskId, SubtaskIndex,
 };
 
-use super::client::{CheckpointTotals, JobMetrics, JobResult, Shared};
+use super::client::{JobMetrics, JobResult, Shared};
 use super::fleet::Fleet;
 use super::home::CheckpointHome;
 use super::io::IoThreads;
@@ -59,19 +63,25 @@ pub(crate) enum Message {
 
 #[derive(Debug)]
 enum Why {
+    /// The restart strategy decides.
     Failure(Error),
     Cancel,
-    Fenced(Error),
+    /// The job ends with this error, and nothing can be recorded: another process owns it, or the register is away.
+    Over(Error),
 }
 
 enum Phase {
-    /// The register, or the state to restore, is being read.
-    Preparing,
+    /// The register, or the state to restore, is being read; the latter has to be there at this time.
+    Preparing {
+        until: Option<Duration>,
+    },
     /// Workers are opening their tasks.
     Deploying(BTreeSet<SubtaskId>),
     Running,
-    /// Everything is committed; the dataflow drains.
-    Draining,
+    /// The dataflow drains. Once everything is committed and recorded, it has until then.
+    Draining {
+        until: Option<Duration>,
+    },
     Stopping {
         why: Why,
         deadline: Duration,
@@ -80,11 +90,18 @@ enum Phase {
     WaitingToRestart {
         at: Duration,
     },
-    /// The outcome is being written into the register.
+    /// The outcome is being written into the register. The coordinator says how that went, and when its time is over.
     Ending {
         error: Error,
     },
     Ended,
+}
+
+impl Phase {
+    /// Whether workers have an attempt that they have not all dropped.
+    fn has_attempt(&self) -> bool {
+        matches!(self, Self::Deploying(_) | Self::Running | Self::Draining { .. } | Self::Stopping { .. })
+    }
 }
 
 pub(crate) struct Manager {
@@ -104,6 +121,7 @@ pub(crate) struct Manager {
 struct State {
     job: JobState,
     strategy: RestartStrategy,
+    repetition: Repetition,
     phase: Phase,
     generation: Generation,
     stopped: BTreeSet<usize>,
@@ -153,7 +171,8 @@ impl Manager {
         let state = State {
             job: JobState::new(),
             strategy: RestartStrategy::new(restart),
-            phase: Phase::Preparing,
+            repetition: Repetition::default(),
+            phase: Phase::Preparing { until: None },
             generation: Generation(0),
             stopped: BTreeSet::new(),
             sources_left: BTreeSet::new(),
@@ -226,8 +245,7 @@ impl Manager {
 
     fn request_attempt(&mut self) {
         passing("before-attempt");
-        self.state.phase = Phase::Preparing;
-        self.state.stopped.clear();
+        self.state.phase = Phase::Preparing { until: None };
         // the coordinator claims a new generation first; `BeginAttempt` says which
         self.engine(Event::AttemptRequested);
     }
@@ -243,8 +261,7 @@ impl Manager {
             // an answer may be missing for ever, so the job ends here and as it stands, as if another had taken it over
             Message::ThreadPanicked(error) => {
                 tracing::error!(job = %self.settings.name, "{error}");
-                self.advance(JobStatus::Failing);
-                self.stop(Why::Fenced(error));
+                self.stop(Why::Over(error));
             }
             Message::Cancel => self.cancel(),
             Message::TriggerCheckpoint(reply) if !self.checkpointing() => {
@@ -309,8 +326,7 @@ impl Manager {
                     self.fleet.send(Control::Trigger { id: checkpoint, at_ms: self.clock.now_ms() });
                 }
             }
-            Command::WriteMetadata { path, mut metadata } => {
-                metadata.triggered_at_ms = self.clock.now_ms();
+            Command::WriteMetadata { path, metadata } => {
                 let checkpoint = metadata.id;
                 self.io.run(move || {
                     Message::Engine(Event::MetadataWritten {
@@ -342,13 +358,14 @@ impl Manager {
             }
             Command::FailJob { kind, message } => self.fail(Error::new(kind, message)),
             Command::FinishJob { outcome } => self.finish_job(outcome),
+            Command::EndUnrecorded { outcome, message } => self.end_unrecorded(outcome, &message),
             Command::StepDown { owner } => {
                 let message = format!(
                     "another process runs job `{}` now (generation {owner}, this one is {}); this one steps down and writes \
                      nothing more",
                     self.settings.name, self.state.generation
                 );
-                self.stop(Why::Fenced(Error::new(ErrorKind::Fenced, message)));
+                self.stop(Why::Over(Error::new(ErrorKind::Fenced, message)));
             }
             Command::WakeAt(at) => self.state.wake_at = Some(at),
             Command::Warn(text) => tracing::warn!(job = %self.settings.name, "{text}"),
@@ -404,18 +421,20 @@ impl Manager {
                 self.engine(Event::Decline { generation, checkpoint, subtask, reason, message });
             }
             Report::Committed { checkpoint, subtask } => {
+                // it may be the last one, with which the end is recorded
+                self.measure();
                 self.engine(Event::CommitConfirmed { generation, checkpoint, subtask });
             }
             Report::Failed { error, .. }
-                if self.state.finished && matches!(self.state.phase, Phase::Draining) =>
+                if self.state.finished && matches!(self.state.phase, Phase::Draining { .. }) =>
             {
                 // everything is committed and the register says so: what goes wrong while the dataflow drains changes nothing
                 tracing::warn!(job = %self.settings.name, "after the job had finished: {error}");
                 self.fleet.send(Control::Stop);
             }
-            Report::Failed { error, .. } if matches!(self.state.phase, Phase::Preparing) => {
-                // no attempt runs: a process that was lost is started anew with the next one
-                tracing::warn!(job = %self.settings.name, "between two attempts: {error}");
+            Report::Failed { error, .. } if !self.state.phase.has_attempt() => {
+                // nothing runs that could fail: who is lost between two attempts is replaced when the next one is deployed
+                tracing::warn!(job = %self.settings.name, "while no attempt runs: {error}");
             }
             Report::Failed { subtask, error } => {
                 let error = match subtask {
@@ -424,12 +443,14 @@ impl Manager {
                 };
                 self.fail(error);
             }
+            // of an attempt that has been counted as stopped
+            Report::Stopped { .. } if !self.state.phase.has_attempt() => {}
             Report::Stopped { worker, drained } => {
                 self.state.stopped.insert(worker);
                 // only a worker that was told to finish may end
                 let early = match self.state.phase {
                     Phase::Running | Phase::Deploying(_) => true,
-                    Phase::Draining => !drained && !self.state.finished,
+                    Phase::Draining { .. } => !drained && !self.state.finished,
                     _ => false,
                 };
                 if early {
@@ -446,7 +467,8 @@ impl Manager {
             && self.state.sources_left.is_empty()
             && matches!(self.state.phase, Phase::Running)
         {
-            self.state.phase = Phase::Draining;
+            // what is under way may take as long as it takes: it is the job's own work
+            self.state.phase = Phase::Draining { until: None };
             self.fleet.send(Control::Finish);
         }
     }
@@ -462,6 +484,15 @@ impl Manager {
                 self.advance(JobStatus::Created);
                 self.request_attempt();
             }
+            Phase::Preparing { until } if until.is_some_and(|until| until <= now) => {
+                let message = format!(
+                    "the checkpoint to start from was not read within {:?} (execution.checkpointing.timeout) from {}",
+                    self.settings.checkpoint.timeout,
+                    self.home.describe()
+                );
+                self.fail(Error::new(ErrorKind::Storage, message));
+            }
+            Phase::Draining { until } if until.is_some_and(|until| until <= now) => self.give_up_waiting(),
             Phase::Stopping { deadline, warned, .. } => {
                 let (deadline, half) = (*deadline, self.settings.cancellation_timeout / 2);
                 if now >= deadline {

@@ -31,9 +31,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use stillstream_checkpoint::{CheckpointCoordinator, CheckpointingMode, CoordinatorSetup, JobStatus};
+use stillstream_checkpoint::{
+    CheckpointCoordinator, CheckpointingMode, CoordinatorSetup, JobStatus, StartDecision, decide_start,
+};
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
-use stillstream_types::{Error, ErrorKind, JobId, Result};
+use stillstream_types::{Error, ErrorKind, JobEnd, JobId, JobOutcome, RegisterRecord, Result, Timestamp};
 
 pub use client::{CheckpointTotals, JobClient, JobMetrics, JobResult};
 pub use settings::{
@@ -52,7 +54,7 @@ use client::Shared;
 use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
-use manager::{Manager, Message, Parts};
+use manager::{Manager, Message, Parts, random_unit};
 use process::{Figures, Identity, WorkerProcess};
 use remote::{ProcessFleet, ProcessSettings};
 use stores::FileStores;
@@ -165,10 +167,103 @@ pub fn in_worker_process() -> bool {
     Identity::from_environment().is_some()
 }
 
+fn start_tokio() -> Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    Ok(builder.worker_threads(1).thread_name("tokio").enable_all().build()?)
+}
+
+/// What the job's register means for this start: its recorded result if it has finished, an error if a person cancelled it,
+/// `None` if it is to run.
+fn start_of(
+    record: Option<&RegisterRecord>,
+    storage: &JobStorage,
+    settings: &JobSettings,
+) -> Result<Option<JobResult>> {
+    let name = &settings.name;
+    let at = |end: &Option<JobEnd>| match end {
+        Some(end) => format!("at {}", Timestamp::from_millis(end.at_ms)),
+        None => "at an unknown time (a release before this one recorded it)".into(),
+    };
+    let decision = match settings.start_fresh {
+        true => StartDecision::Run,
+        false => decide_start(record, settings.from_snapshot.is_some()),
+    };
+    match decision {
+        StartDecision::Run => Ok(None),
+        StartDecision::AlreadyFinished(end) => {
+            tracing::warn!(
+                job = %name,
+                "the job finished {} and is not run again, as its register in {} says; `--start-fresh` runs it from the \
+                 beginning",
+                at(&end),
+                storage.display()
+            );
+            sweep_finished(storage, name);
+            Ok(Some(JobResult::recorded(name, end)))
+        }
+        StartDecision::AlreadyCancelled { ended, retained } => {
+            let kept = match retained {
+                Some(kept) => format!(
+                    "`--from {}/{}` goes on from the checkpoint that was kept, `--start-fresh` runs it from the beginning",
+                    storage.display(),
+                    kept.path
+                ),
+                None => "no checkpoint was kept; `--start-fresh` runs it from the beginning".into(),
+            };
+            let message = format!(
+                "job `{name}` was cancelled {} and is not run again unasked: {kept} (its register: {})",
+                at(&ended),
+                storage.display()
+            );
+            Err(Error::new(ErrorKind::Cancelled, message))
+        }
+    }
+}
+
+/// Deletes what a process left that was killed after it had recorded the end of its job: no later run would do it.
+fn sweep_finished(storage: &JobStorage, name: &str) {
+    let left = |record: &RegisterRecord| {
+        let kept = |path: &String| record.retained.iter().any(|kept| kept.path == *path);
+        let directories = storage.list_directories().unwrap_or_default();
+        let is_checkpoint = |path: &String| stillstream_checkpoint::cleaner::checkpoint_of(path).is_some();
+        directories.iter().any(|path| is_checkpoint(path) && !kept(path))
+            || storage.list_shared().is_ok_and(|files| !files.is_empty())
+    };
+    let Ok(Some(loaded)) = storage.load_register() else { return };
+    if !left(&loaded.record) {
+        return;
+    }
+    // another process may be at it, or may have begun the job afresh meanwhile
+    let Ok(lease) = storage.claim(name) else { return };
+    if lease.record().outcome == JobOutcome::Finished {
+        let report = storage.sweep_orphans(lease.record(), lease.generation());
+        tracing::debug!(job = %name, "left by a process that was killed at the end of its job: {report:?}");
+    }
+}
+
+/// The result of an earlier job of the program, for a worker process of a later one: what its register has, if it has any.
+fn result_elsewhere(settings: &JobSettings) -> JobResult {
+    let recorded = || -> Result<Option<JobResult>> {
+        let tokio = start_tokio()?;
+        let Some(storage) = job_storage(settings, tokio.handle(), false)? else { return Ok(None) };
+        let loaded = storage.load_register().map_err(StorageError::into_error)?;
+        match decide_start(loaded.as_ref().map(|loaded| &loaded.record), true) {
+            StartDecision::AlreadyFinished(end) => Ok(Some(JobResult::recorded(&settings.name, end))),
+            _ => Ok(None),
+        }
+    };
+    let unknown = || JobResult { name: settings.name.clone(), ..JobResult::default() };
+    recorded().ok().flatten().unwrap_or_else(unknown)
+}
+
 /// Starts a job in this process and returns at once.
 ///
+/// A job whose end is recorded in its register does not run again, unless the settings say so: one that has finished ends at
+/// once with its recorded result.
+///
 /// # Errors
-/// Wrong settings, a plan that cannot be run, a checkpoint directory that cannot be used or that another live process uses.
+/// Wrong settings, a plan that cannot be run, a checkpoint directory that cannot be used or that another live process uses; a
+/// job that a person cancelled, when the settings do not say from where it is to go on.
 ///
 /// In a worker process it does not return: the process serves the JobManager that started it and ends with the job.
 pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
@@ -179,29 +274,41 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     if let Some(identity) = Identity::from_environment() {
         if identity.submission != submission {
             // this process was started for a later job of the program; the earlier ones have run
-            return Ok(JobClient::ended(&settings.name));
+            return Ok(JobClient::ended(result_elsewhere(&settings)));
         }
         serve(identity, &physical, &settings)?;
     }
-    warn(&settings, &physical);
-    let tokio = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("tokio")
-        .enable_all()
-        .build()?;
+    let tokio = start_tokio()?;
     let storage = job_storage(&settings, tokio.handle(), true)?;
+    if let Some(storage) = storage.as_ref().filter(|_| !settings.start_fresh) {
+        // only a look: a job that has ended is neither claimed nor changed
+        let record = storage.load_register().map_err(StorageError::into_error)?.map(|loaded| loaded.record);
+        if let Some(result) = start_of(record.as_ref(), storage, &settings)? {
+            return Ok(JobClient::ended(result));
+        }
+    }
+    warn(&settings, &physical);
     let stores = snapshot_stores(&settings, &storage);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let home: Arc<dyn CheckpointHome> = match storage {
-        Some(storage) => Arc::new(StorageHome::claim(storage, &settings.name, settings.start_fresh)?),
+        Some(storage) => {
+            let home = StorageHome::claim(storage.clone(), &settings.name, settings.start_fresh)?;
+            // another process may have ended it since
+            if let Some(result) = start_of(home.claimed().as_ref(), &storage, &settings)? {
+                return Ok(JobClient::ended(result));
+            }
+            Arc::new(home)
+        }
         None => Arc::new(MemoryHome::default()),
     };
     let coordinator = CheckpointCoordinator::new(CoordinatorSetup {
         job: JobId::from_name(&settings.name),
         job_name: settings.name.clone(),
         config: settings.checkpoint.clone(),
-        zero_ms: clock.now_ms(),
+        zero_ms: clock.now_ms().saturating_sub(i64::try_from(clock.elapsed().as_millis()).unwrap_or(0)),
         register: home.claimed(),
+        first_delay: random_unit(),
+        end_timeout: settings.end_timeout(),
     });
     let coordinator = coordinator.map_err(|error| Error::wrap(ErrorKind::Configuration, error))?;
     let (sender, messages) = mpsc::channel();
@@ -212,8 +319,12 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     };
     let shared = Arc::new(Shared::default());
     shared.board.lock().status = Some(JobStatus::Initializing);
-    let client =
-        JobClient { messages: sender.clone(), shared: shared.clone(), name: settings.name.as_str().into() };
+    let client = JobClient {
+        messages: sender.clone(),
+        shared: shared.clone(),
+        clock: clock.clone(),
+        name: settings.name.as_str().into(),
+    };
     let io = IoThreads::start(sender.clone())?;
     let manager = Manager::new(Parts {
         settings,
@@ -290,11 +401,7 @@ fn process_fleet(
 /// The life of a worker process: does not return, unless it could not begin.
 fn serve(identity: Identity, physical: &Arc<Physical>, settings: &JobSettings) -> Result<()> {
     let threads = threads_per_process(physical, settings.processes);
-    let tokio = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("tokio")
-        .enable_all()
-        .build()?;
+    let tokio = start_tokio()?;
     let storage = job_storage(settings, tokio.handle(), false)?;
     let stores = snapshot_stores(settings, &storage);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());

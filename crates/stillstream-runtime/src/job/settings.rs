@@ -107,7 +107,7 @@ pub struct JobSettings {
     pub backend: StateBackend,
     /// Whether checkpoints leave out what did not change (`execution.checkpointing.incremental`).
     pub incremental_checkpoints: bool,
-    /// What happens after a failure; `None`: no restart without checkpoints, with them fixed delay without a limit.
+    /// What happens after a failure; `None`: no restart without checkpoints, with them exponential delay.
     pub restart: Option<RestartStrategyConfig>,
     /// A retained checkpoint or savepoint to start from.
     pub from_snapshot: Option<String>,
@@ -160,5 +160,13 @@ impl Default for JobSettings {
             snapshot_threads: 2,
             heartbeat_timeout: Duration::from_secs(50),
         }
+    }
+}
+
+impl JobSettings {
+    /// How long the record of the job's end may take. Tasks may be given for ever to stop; a wait for storage ends.
+    pub(crate) fn end_timeout(&self) -> Duration {
+        const DEFAULT: Duration = Duration::from_secs(180);
+        self.cancellation_timeout.min(self.checkpoint.timeout.max(DEFAULT))
     }
 }

@@ -118,12 +118,13 @@ fn files_of_good_checkpoints_survive_aborted_ones_and_what_those_left_goes_with_
     let place = Place::new(dir.path(), "abort");
     let named = place.named("after the cancellation");
     assert!(!named.is_empty() && named.is_subset(&place.shared()));
-    // a start after a cancellation is a fresh one; it sweeps, and its own files go when it has finished
+    // a fresh start after a cancellation sweeps, and its own files go when it has finished
     let good = counting(1_000);
-    run(settings(dir.path(), "abort"), &good).unwrap();
+    let mut fresh = settings(dir.path(), "abort");
+    fresh.start_fresh = true;
+    run(fresh, &good).unwrap();
     assert_eq!(good.counted.load(SeqCst), 1_000);
-    assert_eq!(place.named("after the next run"), named, "what was retained is still there");
-    assert_eq!(place.shared(), named, "and nothing else is");
+    assert_eq!(place.shared(), named, "what was retained is still there, and nothing else is");
 }
 
 #[test]
@@ -183,6 +184,7 @@ fn a_cancelled_job_that_retains_nothing_takes_its_shared_files_along() {
     for left in place.shared() {
         assert!(shared_file::creator_of_leftover(&left).is_some_and(|by| by > last), "{left}, {last}");
     }
+    settings.start_fresh = true;
     run(settings, &counting(200)).unwrap();
     assert_eq!(place.shared(), BTreeSet::new());
 }

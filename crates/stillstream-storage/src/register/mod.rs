@@ -12,7 +12,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prost::Message;
-use stillstream_types::{CheckpointId, CompletedRef, Generation, JobId, JobOutcome, RegisterRecord};
+use stillstream_types::{
+    CheckpointId, CompletedRef, Generation, JobEnd, JobFigures, JobId, JobOutcome, RegisterRecord,
+};
 
 pub use numbered::NumberedRegister;
 pub use tagged::TaggedRegister;
@@ -112,8 +114,46 @@ fn encode(record: &RegisterRecord, version: u64, write: WriteId) -> Vec<u8> {
         version,
         writer: write.writer,
         write: write.write,
+        ended: record.ended.as_ref().map(ended_out),
     };
     FRAME.wrap(&body.encode_to_vec())
+}
+
+fn ended_out(end: &JobEnd) -> proto::Ended {
+    let figures = &end.figures;
+    proto::Ended {
+        at_ms: end.at_ms,
+        records_in: figures.records_in,
+        records_out: figures.records_out,
+        duration_ms: figures.duration_ms,
+        restarts: figures.restarts,
+        resumed_from: figures.resumed_from.map(|id| id.0),
+        checkpoints_completed: figures.checkpoints_completed,
+        checkpoints_failed: figures.checkpoints_failed,
+        last_checkpoint: figures.last_checkpoint.map(|id| id.0),
+        last_checkpoint_bytes: figures.last_checkpoint_bytes,
+        slowest_checkpoint_ms: figures.slowest_checkpoint_ms,
+        counters: figures.counters.clone(),
+    }
+}
+
+fn ended_in(end: proto::Ended) -> JobEnd {
+    JobEnd {
+        at_ms: end.at_ms,
+        figures: JobFigures {
+            records_in: end.records_in,
+            records_out: end.records_out,
+            duration_ms: end.duration_ms,
+            restarts: end.restarts,
+            resumed_from: end.resumed_from.map(CheckpointId),
+            checkpoints_completed: end.checkpoints_completed,
+            checkpoints_failed: end.checkpoints_failed,
+            last_checkpoint: end.last_checkpoint.map(CheckpointId),
+            last_checkpoint_bytes: end.last_checkpoint_bytes,
+            slowest_checkpoint_ms: end.slowest_checkpoint_ms,
+            counters: end.counters,
+        },
+    }
 }
 
 fn decode(path: &str, bytes: &[u8]) -> Result<(RegisterRecord, u64, WriteId), StorageError> {
@@ -138,6 +178,7 @@ fn decode(path: &str, bytes: &[u8]) -> Result<(RegisterRecord, u64, WriteId), St
         last_checkpoint_id: CheckpointId(body.last_checkpoint_id),
         completed: refs(body.completed),
         retained: refs(body.retained),
+        ended: body.ended.map(ended_in),
     };
     Ok((record, body.version, WriteId { writer: body.writer, write: body.write }))
 }

@@ -1,6 +1,6 @@
 //! Whether a value is one, whether this release can honour it, and whether settings go together.
 
-use super::choice::CheckpointingMode;
+use super::choice::{CheckpointingMode, RestartStrategyType};
 use super::error::{ConfigError, ConfigErrors};
 use super::options as o;
 use super::origin::{Origin, Warning};
@@ -142,8 +142,11 @@ impl Configuration {
 
     /// Settings of a restart strategy that is not the chosen one do nothing: say so.
     fn idle_restart_keys(&self, warnings: &mut Vec<Warning>) {
-        let chosen = self.get(o::RESTART_STRATEGY);
-        let chosen_name = chosen.map_or("", |chosen| chosen.as_str());
+        let chosen_name = match self.get(o::RESTART_STRATEGY) {
+            Some(chosen) => chosen.as_str(),
+            None if self.get(o::CHECKPOINTING_INTERVAL).is_none() => "",
+            None => RestartStrategyType::ExponentialDelay.as_str(),
+        };
         for (key, entry) in &self.entries {
             let Some((strategy, _)) =
                 key.strip_prefix("restart-strategy.").and_then(|rest| rest.split_once('.'))

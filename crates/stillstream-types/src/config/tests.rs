@@ -347,6 +347,20 @@ fn keys_of_a_restart_strategy_that_was_not_chosen_are_not_ignored_in_silence() {
 }
 
 #[test]
+fn with_checkpoints_the_pause_before_a_restart_grows_unless_another_strategy_is_chosen() {
+    let config =
+        yaml("execution.checkpointing.interval: 1 s\nrestart-strategy.exponential-delay.max-backoff: 5 s");
+    assert_eq!(config.validate().unwrap(), [], "the key has an effect");
+    let RestartStrategy::ExponentialDelay { attempts, initial, max, multiplier, .. } =
+        config.restart_strategy()
+    else {
+        panic!("{:?}", config.restart_strategy());
+    };
+    assert_eq!((attempts, initial, max, multiplier), (i32::MAX, seconds(1), seconds(5), 1.5));
+    assert_eq!(yaml("parallelism.default: 2").restart_strategy(), RestartStrategy::None);
+}
+
+#[test]
 fn checkpoints_go_to_files_as_soon_as_a_directory_is_set() {
     assert_eq!(Configuration::new().checkpoint_storage(), CheckpointStorageType::JobManager);
     assert_eq!(yaml("state.checkpoints.dir: /c").checkpoint_storage(), CheckpointStorageType::FileSystem);

@@ -132,7 +132,7 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// Starts without state although the job has checkpoints. Key `stillstream.checkpoint.start-fresh`.
+    /// Starts without state although the job has checkpoints, and although it has finished or was cancelled before. Key `stillstream.checkpoint.start-fresh`.
     pub fn start_fresh(&mut self) -> &mut Self {
         self.config.set(o::START_FRESH, true);
         self

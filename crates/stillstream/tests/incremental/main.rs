@@ -200,7 +200,7 @@ fn a_checkpoint_after_changes_to_one_key_in_a_hundred_writes_a_small_part_of_a_f
     let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let mut env = environment(folder.path());
-    env.enable_checkpointing(minutes(60))
+    env.enable_checkpointing(hours(24 * 365))
         .set_num_retained(20)
         .set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation);
     // all keys once, then in every step a hundredth of them, wherever they lie

@@ -176,3 +176,151 @@ fn the_record_of_the_end_is_written_again_until_it_is_durable() {
     assert!(matches!(bench.wait(SECOND)[..], [Command::UpdateRegister { .. }]));
     assert_eq!(bench.register_written()[0], Command::FinishJob { outcome: JobOutcome::Cancelled });
 }
+
+fn failed(text: &str) -> Event {
+    Event::RegisterUpdated { outcome: RegisterOutcome::Failed(text.into()) }
+}
+
+fn unrecorded(commands: &[Command]) -> Option<(JobOutcome, &str)> {
+    commands.iter().find_map(|command| match command {
+        Command::EndUnrecorded { outcome, message } => Some((*outcome, message.as_str())),
+        _ => None,
+    })
+}
+
+#[test]
+fn an_end_that_storage_does_not_take_ends_in_its_time_and_says_what_the_next_start_does() {
+    for answers in [true, false] {
+        let mut bench = Bench::running(every_ten_seconds());
+        bench.complete(1);
+        bench.on(Event::JobEnded { outcome: JobOutcome::Cancelled });
+        for second in 0..180 {
+            if answers {
+                bench.on(failed("no such folder"));
+            }
+            let commands = bench.wait(SECOND);
+            assert_eq!(unrecorded(&commands).is_some(), second == 179, "after {second} s: {commands:?}");
+            if let Some((outcome, message)) = unrecorded(&commands) {
+                assert_eq!(outcome, JobOutcome::Cancelled);
+                assert!(
+                    message.contains("task.cancellation.timeout") && message.contains("180s"),
+                    "{message}"
+                );
+                assert!(message.contains("the next start resumes from checkpoint 1"), "{message}");
+                let known = message.contains("the register still says running");
+                assert_eq!(known, answers, "{message}");
+                assert_eq!(message.contains("no such folder"), answers, "{message}");
+            }
+        }
+        assert_eq!(bench.all(Event::Tick), [], "nothing follows");
+    }
+}
+
+#[test]
+fn a_claim_that_never_comes_back_does_not_hold_up_the_end() {
+    let mut bench = Bench::new(every_ten_seconds(), Some(record(JobOutcome::Failed, 3, 9, &[7])));
+    bench.on(Event::AttemptRequested);
+    bench.on(Event::JobEnded { outcome: JobOutcome::Cancelled });
+    let commands = bench.wait(SECOND * 180);
+    let (outcome, message) = unrecorded(&commands).unwrap();
+    assert_eq!(outcome, JobOutcome::Cancelled);
+    assert!(
+        message.ends_with("the register still says running: the next start resumes from checkpoint 7"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_cancel_or_a_failure_while_the_finish_is_being_recorded_is_answered_with_the_finish() {
+    for late in [JobOutcome::Cancelled, JobOutcome::Failed] {
+        let mut bench = Bench::running(every_ten_seconds());
+        bench.up_to_commit();
+        bench.confirm(1, source());
+        bench.confirm(1, sink());
+        assert_eq!(bench.coordinator.ending(), Some(JobOutcome::Finished));
+        let generation = bench.generation;
+        bench.on(Event::AttemptStopped { generation, reason: "x".into() });
+        assert_eq!(bench.on(Event::JobEnded { outcome: late }), []);
+        assert_eq!(bench.register_written()[0], Command::FinishJob { outcome: JobOutcome::Finished });
+        assert_eq!(bench.wait(SECOND * 1000), [], "a recorded end has no deadline");
+    }
+}
+
+#[test]
+fn a_finish_that_cannot_be_recorded_leaves_the_final_checkpoint_for_the_next_start() {
+    let mut bench = Bench::running(every_ten_seconds());
+    bench.up_to_commit();
+    bench.confirm(1, source());
+    bench.confirm(1, sink());
+    bench.on(failed("disk full"));
+    let commands = bench.wait(SECOND * 180);
+    // the last try is still under way
+    assert!(matches!(unrecorded(&commands), Some((JobOutcome::Finished, _))), "{commands:?}");
+    assert_eq!(bench.coordinator.latest_completed(), Some(&reference(1)));
+}
+
+#[test]
+fn the_end_is_recorded_with_its_time_and_what_the_job_had_come_to() {
+    let mut bench = Bench::running(every_ten_seconds());
+    bench.up_to_commit();
+    bench.confirm(1, source());
+    bench.now += SECOND;
+    let figures = JobFigures { records_in: 5, records_out: 3, ..JobFigures::default() };
+    assert_eq!(bench.on(Event::Measured { figures: figures.clone() }), []);
+    bench.confirm(1, sink());
+    bench.register_written();
+    let ended = bench.coordinator.register().unwrap().ended.clone().unwrap();
+    assert_eq!(ended, JobEnd { at_ms: 1_000_000 + bench.now.as_millis() as i64, figures });
+}
+
+#[test]
+fn a_final_checkpoint_that_fails_for_as_long_as_a_checkpoint_may_take_fails_the_attempt_whatever_is_tolerated()
+ {
+    let timeout = SECOND * 5;
+    let mut bench = Bench::running(CheckpointConfig {
+        tolerable_failed_checkpoints: 1_000,
+        timeout,
+        ..every_ten_seconds()
+    });
+    bench.source_ended();
+    let mut message = None;
+    for id in 1..20 {
+        bench.location(id);
+        let commands = bench.decline(id, sink());
+        message = failed_job(&commands).map(str::to_owned);
+        if message.is_some() {
+            assert_eq!(id, 6, "{message:?}");
+            break;
+        }
+        for command in commands {
+            if let Command::Discard { discard, .. } = command {
+                bench.on(Event::DiscardDone { discard, failure: None });
+            }
+        }
+        bench.wait(SECOND);
+    }
+    let message = message.unwrap();
+    assert!(message.contains("final checkpoint") && message.contains("disk full"), "{message}");
+}
+
+#[test]
+fn a_register_that_is_broken_or_taken_over_still_answers_the_end() {
+    // broken: the record that is found is nobody's
+    let mut bench = Bench::running(every_ten_seconds());
+    bench.up_to_register(1);
+    bench.on(Event::RegisterUpdated { outcome: RegisterOutcome::Unknown("timed out".into()) });
+    let strange = record(JobOutcome::Running, 1, 99, &[55]);
+    let commands = bench.on(Event::RegisterRead { result: Ok(Some(strange)) });
+    assert!(failed_job(&commands).is_some(), "{commands:?}");
+    let commands = bench.on(Event::AttemptRequested);
+    assert!(failed_job(&commands).is_some(), "whoever waits for an attempt waits for ever: {commands:?}");
+    let commands = bench.on(Event::JobEnded { outcome: JobOutcome::Failed });
+    assert!(matches!(unrecorded(&commands), Some((JobOutcome::Failed, _))), "{commands:?}");
+    // the same while the end itself is written
+    let mut bench = Bench::running(every_ten_seconds());
+    bench.on(Event::JobEnded { outcome: JobOutcome::Cancelled });
+    bench.on(Event::RegisterUpdated { outcome: RegisterOutcome::Unknown("timed out".into()) });
+    let strange = record(JobOutcome::Running, 1, 99, &[55]);
+    let commands = bench.on(Event::RegisterRead { result: Ok(Some(strange)) });
+    assert!(matches!(unrecorded(&commands), Some((JobOutcome::Cancelled, _))), "{commands:?}");
+}

@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CompletedRef, Generation, JobId, JobOutcome, OperatorId,
-    OperatorStateHandle, OperatorSubtaskState, RegisterRecord, StreamHandle, SubtaskId, TaskSnapshot,
+    CheckpointId, CheckpointKind, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome,
+    OperatorId, OperatorStateHandle, OperatorSubtaskState, RegisterRecord, StreamHandle, SubtaskId,
+    TaskSnapshot,
 };
 
 use super::{CheckpointCoordinator, CoordinatorSetup};
@@ -83,6 +84,8 @@ impl Bench {
             config,
             zero_ms: 1_000_000,
             register,
+            first_delay: 1.0,
+            end_timeout: SECOND * 180,
         });
         Self { coordinator: coordinator.unwrap(), now: Duration::ZERO, generation: Generation(0) }
     }
@@ -256,5 +259,6 @@ fn record(outcome: JobOutcome, generation: u64, last: u64, completed: &[u64]) ->
         last_checkpoint_id: CheckpointId(last),
         completed: completed.iter().map(|id| reference(*id)).collect(),
         retained: Vec::new(),
+        ended: None,
     }
 }

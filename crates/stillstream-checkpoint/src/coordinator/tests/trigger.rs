@@ -141,3 +141,29 @@ fn without_an_interval_nothing_is_triggered_by_time() {
     let mut bench = Bench::running(CheckpointConfig::default());
     assert_eq!(bench.wait(SECOND * 100_000), []);
 }
+
+#[test]
+fn the_first_periodic_checkpoint_comes_at_random_between_the_pause_and_the_interval_and_the_others_at_the_interval()
+ {
+    for (share, pause, first) in
+        [(0.25, 0, 2_500), (1.0, 0, 10_000), (0.5, 4, 7_000), (f64::NAN, 0, 10_000), (0.3, 60, 60_000)]
+    {
+        let config = CheckpointConfig { min_pause: SECOND * pause, ..every_ten_seconds() };
+        let mut bench = Bench::new(config, None);
+        bench.coordinator = CheckpointCoordinator::new(CoordinatorSetup {
+            job: JobId::from_name("job"),
+            job_name: "job".into(),
+            config: CheckpointConfig { min_pause: SECOND * pause, ..every_ten_seconds() },
+            zero_ms: 0,
+            register: None,
+            first_delay: share,
+            end_timeout: SECOND,
+        })
+        .unwrap();
+        bench.start();
+        let first = Duration::from_millis(first);
+        assert_eq!(bench.wait(first - Duration::from_millis(1)), [], "{share} {pause}");
+        let commands = bench.wait(Duration::from_millis(1));
+        assert!(matches!(commands[..], [Command::PrepareLocation { .. }]), "{share} {pause}: {commands:?}");
+    }
+}

@@ -97,7 +97,10 @@ impl World {
                 self.bag.push(Action::Restart { node });
             }
             Command::FinishJob { outcome } => {
-                assert_eq!(outcome, JobOutcome::Finished);
+                self.ended(node, End::Recorded(outcome));
+                if outcome != JobOutcome::Finished {
+                    return;
+                }
                 if let Some(me) = self.nodes[node].as_mut() {
                     let generation = me.last;
                     me.finished = true;
@@ -111,7 +114,9 @@ impl World {
                     }
                 }
             }
+            Command::EndUnrecorded { outcome, .. } => self.ended(node, End::Unrecorded(outcome)),
             Command::StepDown { .. } => {
+                self.ended(node, End::SteppedDown);
                 self.fenced += 1;
                 self.nodes[node] = None;
             }

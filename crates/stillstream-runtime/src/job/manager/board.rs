@@ -14,6 +14,32 @@ impl Manager {
         metrics
     }
 
+    /// What the run has come to so far.
+    fn figures(&self) -> JobFigures {
+        let (metrics, statistics) = (self.job_metrics(), self.coordinator.statistics());
+        let last = statistics.last_completed.as_ref();
+        let slowest = last.map_or(Duration::ZERO, |last| last.duration).max(self.state.slowest);
+        JobFigures {
+            records_in: metrics.records_in,
+            records_out: metrics.records_out,
+            duration_ms: ms(self.clock.elapsed().saturating_sub(self.state.started)),
+            restarts: self.state.job.restarts(),
+            resumed_from: self.state.resumed_from,
+            checkpoints_completed: statistics.counts.completed,
+            checkpoints_failed: statistics.counts.failed,
+            last_checkpoint: last.map(|last| last.id),
+            last_checkpoint_bytes: last.map_or(0, |last| last.size_bytes),
+            slowest_checkpoint_ms: ms(slowest),
+            counters: metrics.counters,
+        }
+    }
+
+    /// Tells the coordinator what will be recorded with the job's end.
+    pub(super) fn measure(&mut self) {
+        let figures = self.figures();
+        self.engine(Event::Measured { figures });
+    }
+
     pub(super) fn publish(&mut self) {
         let metrics = self.job_metrics();
         let statistics = self.coordinator.statistics();
@@ -51,22 +77,9 @@ impl Manager {
         self.state.progress.clear();
         let metrics = self.job_metrics();
         let statistics = self.coordinator.statistics();
-        let result = JobResult {
-            name: self.settings.name.clone(),
-            records_in: metrics.records_in,
-            records_out: metrics.records_out,
-            duration: self.clock.elapsed().saturating_sub(self.state.started),
-            restarts: self.state.job.restarts(),
-            resumed_from: self.state.resumed_from,
-            checkpoints: CheckpointTotals {
-                completed: statistics.counts.completed,
-                failed: statistics.counts.failed,
-                last_id: statistics.last_completed.as_ref().map(|last| last.id),
-                last_size_bytes: statistics.last_completed.as_ref().map_or(0, |last| last.size_bytes),
-                slowest: self.state.slowest,
-            },
-            counters: metrics.counters.clone(),
-        };
+        let mut result = JobResult::of(&self.settings.name, self.figures());
+        result.duration = self.clock.elapsed().saturating_sub(self.state.started);
+        result.checkpoints.slowest = self.state.slowest;
         tracing::info!(job = %self.settings.name, "{result}");
         let ended = self
             .state
@@ -82,4 +95,8 @@ impl Manager {
         drop(board);
         self.shared.changed.notify_all();
     }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

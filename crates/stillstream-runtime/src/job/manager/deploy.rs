@@ -45,10 +45,10 @@ impl Manager {
 
     /// Reads the checkpoint that the attempt starts from, off this thread.
     pub(super) fn read_snapshot(&mut self, generation: Generation, restore_from: Option<CompletedRef>) {
-        if !matches!(self.state.phase, Phase::Preparing) {
-            return;
-        }
+        let Phase::Preparing { until } = &mut self.state.phase else { return };
+        *until = Some(self.clock.elapsed() + self.settings.checkpoint.timeout);
         self.state.generation = generation;
+        self.state.stopped.clear();
         let (home, operators) = (self.home.clone(), self.operators());
         let (allow, foreign) = (self.settings.allow_non_restored_state, self.settings.from_snapshot.clone());
         let fallback = foreign.filter(|_| restore_from.is_none());
@@ -71,12 +71,12 @@ impl Manager {
     }
 
     pub(super) fn deploy(&mut self, restored: Result<Option<RestoredState>>) {
-        if !matches!(self.state.phase, Phase::Preparing) {
+        if !matches!(self.state.phase, Phase::Preparing { .. }) {
             return;
         }
         let restored = match restored {
             Ok(restored) => restored,
-            Err(error) => return self.give_up(error.context("the checkpoint to start from cannot be used")),
+            Err(error) => return self.fail(error.context("the checkpoint to start from cannot be used")),
         };
         if let Some(state) = &restored {
             let (job, from) = (&self.settings.name, self.home.describe());

@@ -2,44 +2,32 @@
 
 use super::*;
 
-impl Manager {
-    pub(super) fn finish_job(&mut self, outcome: JobOutcome) {
-        match outcome {
-            JobOutcome::Finished => {
-                self.state.finished = true;
-                if matches!(self.state.phase, Phase::Running) {
-                    self.state.phase = Phase::Draining;
-                    self.fleet.send(Control::Finish);
-                }
-            }
-            JobOutcome::Cancelled => {
-                self.advance(JobStatus::Canceled);
-                let error =
-                    Error::new(ErrorKind::Cancelled, format!("job `{}` was cancelled", self.settings.name));
-                let error = match std::mem::replace(&mut self.state.phase, Phase::Ended) {
-                    Phase::Ending { error } => error,
-                    _ => error,
-                };
-                self.state.result = Some(Err(error));
-            }
-            JobOutcome::Failed | JobOutcome::Running => {
-                self.advance(JobStatus::Failed);
-                let error = match std::mem::replace(&mut self.state.phase, Phase::Ended) {
-                    Phase::Ending { error } => error,
-                    _ => Error::new(ErrorKind::User, format!("job `{}` failed", self.settings.name)),
-                };
-                self.state.result = Some(Err(error));
-            }
-        }
-    }
+/// A failure that repeats itself so often is said to do so.
+const REPEATED: u64 = 3;
 
+impl Manager {
+    /// The attempt has failed, in whichever phase it is. The restart strategy decides what follows.
     pub(super) fn fail(&mut self, error: Error) {
-        match self.state.phase {
-            Phase::Preparing => self.give_up(error),
-            Phase::Deploying(_) | Phase::Running | Phase::Draining => {
-                tracing::error!(job = %self.settings.name, "{error}");
+        match &mut self.state.phase {
+            Phase::Preparing { .. } => {
+                self.advance(JobStatus::Failing);
+                self.after_failure(error);
+            }
+            Phase::Draining { .. } if self.state.finished => {
+                tracing::warn!(job = %self.settings.name, "after the job had finished: {error}");
+            }
+            Phase::Deploying(_) | Phase::Running | Phase::Draining { .. } => {
+                tracing::debug!(job = %self.settings.name, "{error}");
                 self.advance(JobStatus::Failing);
                 self.stop(Why::Failure(error));
+            }
+            // no attempt can begin after this one
+            Phase::WaitingToRestart { .. } if error.is_fatal() => {
+                self.advance(JobStatus::Failing);
+                self.give_up(error);
+            }
+            Phase::Stopping { why: Why::Failure(old), .. } if error.is_fatal() && !old.is_fatal() => {
+                *old = error
             }
             // what follows from a failure is not news
             _ => tracing::debug!(job = %self.settings.name, "{error}"),
@@ -47,37 +35,41 @@ impl Manager {
     }
 
     pub(super) fn cancel(&mut self) {
-        match self.state.phase {
-            Phase::Deploying(_) | Phase::Running | Phase::Draining => {
+        match &mut self.state.phase {
+            // everything is committed and recorded
+            Phase::Draining { .. } if self.state.finished => {}
+            Phase::Deploying(_) | Phase::Running | Phase::Draining { .. } => {
                 self.advance(JobStatus::Cancelling);
                 self.stop(Why::Cancel);
             }
-            Phase::Stopping { ref mut why, .. } => {
-                if matches!(why, Why::Failure(_)) {
-                    *why = Why::Cancel;
-                }
+            Phase::Stopping { why: Why::Over(_), .. } => {}
+            Phase::Stopping { why, .. } => {
+                *why = Why::Cancel;
                 self.advance(JobStatus::Cancelling);
             }
-            Phase::Preparing | Phase::WaitingToRestart { .. } => {
+            Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => {
                 self.advance(JobStatus::Cancelling);
-                self.end_with(
-                    JobOutcome::Cancelled,
-                    Error::new(ErrorKind::Cancelled, format!("job `{}` was cancelled", self.settings.name)),
-                );
+                self.end_cancelled();
             }
             Phase::Ending { .. } | Phase::Ended => {}
         }
     }
 
     pub(super) fn stop(&mut self, why: Why) {
-        if let Phase::Stopping { why: old, .. } = &mut self.state.phase {
-            *old = why;
-            return;
+        match &mut self.state.phase {
+            Phase::Ended => {}
+            Phase::Stopping { why: old, .. } => *old = why,
+            // nothing runs
+            Phase::Preparing { .. } | Phase::WaitingToRestart { .. } | Phase::Ending { .. } => {
+                self.stopped(why)
+            }
+            Phase::Deploying(_) | Phase::Running | Phase::Draining { .. } => {
+                let deadline = self.clock.elapsed() + self.settings.cancellation_timeout;
+                self.state.phase = Phase::Stopping { why, deadline, warned: false };
+                self.fleet.send(Control::Stop);
+                self.all_stopped();
+            }
         }
-        let deadline = self.clock.elapsed() + self.settings.cancellation_timeout;
-        self.state.phase = Phase::Stopping { why, deadline, warned: false };
-        self.fleet.send(Control::Stop);
-        self.all_stopped();
     }
 
     /// Goes on when every worker has dropped its dataflow.
@@ -85,51 +77,53 @@ impl Manager {
         if self.state.stopped.len() < self.fleet.workers() {
             return;
         }
-        match std::mem::replace(&mut self.state.phase, Phase::Preparing) {
-            Phase::Draining => {
-                self.advance(JobStatus::Finished);
-                self.state.result = Some(Ok(()));
-                self.state.phase = Phase::Ended;
-            }
-            Phase::Stopping { why, .. } => {
-                let generation = self.state.generation;
-                match why {
-                    Why::Fenced(error) => {
-                        self.advance(JobStatus::Failed);
-                        self.state.result = Some(Err(error));
-                        self.state.phase = Phase::Ended;
-                    }
-                    Why::Cancel => {
-                        self.engine(Event::AttemptStopped {
-                            generation,
-                            reason: "the job was cancelled".into(),
-                        });
-                        let error = Error::new(
-                            ErrorKind::Cancelled,
-                            format!("job `{}` was cancelled", self.settings.name),
-                        );
-                        self.end_with(JobOutcome::Cancelled, error);
-                    }
-                    Why::Failure(error) => {
-                        self.engine(Event::AttemptStopped { generation, reason: error.to_string() });
-                        self.after_failure(error);
-                    }
-                }
-            }
+        match std::mem::replace(&mut self.state.phase, Phase::Preparing { until: None }) {
+            Phase::Draining { .. } => self.end_finished(),
+            Phase::Stopping { why, .. } => self.stopped(why),
             other => self.state.phase = other,
         }
     }
 
+    /// No worker has an attempt any more.
+    fn stopped(&mut self, why: Why) {
+        if self.state.finished {
+            if let Why::Failure(error) | Why::Over(error) = why {
+                tracing::warn!(job = %self.settings.name, "after the job had finished: {error}");
+            }
+            return self.end_finished();
+        }
+        let generation = self.state.generation;
+        match why {
+            Why::Over(error) => self.end_failed(error),
+            Why::Cancel => {
+                let reason = "the job was cancelled".into();
+                self.engine(Event::AttemptStopped { generation, reason });
+                self.end_cancelled();
+            }
+            Why::Failure(error) => {
+                self.engine(Event::AttemptStopped { generation, reason: error.to_string() });
+                self.after_failure(error);
+            }
+        }
+    }
+
     /// Restart or give up.
-    pub(super) fn after_failure(&mut self, error: Error) {
-        if error.is_fatal() || self.state.finished {
+    fn after_failure(&mut self, error: Error) {
+        if self.coordinator.ending().is_some() {
+            // all output is committed, and only the record is missing: its answer, or its deadline, ends the job
+            tracing::warn!(job = %self.settings.name, "while the end of the job is being recorded: {error}");
+            self.state.phase = Phase::Ending { error };
+            return;
+        }
+        if error.is_fatal() {
             return self.give_up(error);
         }
-        let random = random_unit();
-        match self.state.strategy.on_failure(self.clock.elapsed(), random) {
+        let newest = self.coordinator.latest_completed().map(|checkpoint| checkpoint.id);
+        let times = self.state.repetition.on_failure(newest, &error.to_string());
+        match self.state.strategy.on_failure(self.clock.elapsed(), random_unit()) {
             RestartDecision::RestartAfter(delay) => {
                 self.advance(JobStatus::Restarting);
-                tracing::warn!(job = %self.settings.name, "restarting in {delay:?} after: {error}");
+                self.say_restart(delay, &error, times, newest);
                 self.state.phase = Phase::WaitingToRestart { at: self.clock.elapsed() + delay };
             }
             RestartDecision::Fail(reason) => {
@@ -143,19 +137,23 @@ impl Manager {
         }
     }
 
-    pub(super) fn give_up(&mut self, error: Error) {
-        if self.state.job.status() != JobStatus::Failing {
-            self.advance(JobStatus::Failing);
-        }
-        self.end_with(JobOutcome::Failed, error);
-    }
-
-    pub(super) fn end_with(&mut self, outcome: JobOutcome, error: Error) {
-        self.state.phase = Phase::Ending { error };
-        match self.state.finished {
-            // the coordinator has written its last outcome and answers no more
-            true => self.finish_job(outcome),
-            false => self.engine(Event::JobEnded { outcome }),
+    fn say_restart(&self, delay: Duration, error: &Error, times: u64, newest: Option<CheckpointId>) {
+        let job = &self.settings.name;
+        let place = || newest.map_or("no checkpoint".into(), |id| format!("checkpoint {id}"));
+        match times {
+            0..REPEATED => tracing::warn!(%job, "restarting in {delay:?} after: {error}"),
+            REPEATED => tracing::warn!(
+                %job,
+                "the same failure for the {REPEATED}rd time, each time with {} as the newest: a restart alone will hardly mend \
+                 it; restarting in {delay:?} after: {error}",
+                place()
+            ),
+            // it has been said
+            _ => tracing::warn!(
+                %job,
+                "restarting in {delay:?} after the same failure, the {times}th with {} as the newest",
+                place()
+            ),
         }
     }
 
@@ -189,20 +187,30 @@ impl Manager {
                 self.state.stopped.extend(missing);
                 self.all_stopped();
             }
+            // the worker is left behind: no attempt can follow
             Err(error) => {
-                let cancelled = matches!(self.state.phase, Phase::Stopping { why: Why::Cancel, .. });
                 let error = error.context(message).with_kind(ErrorKind::Timeout);
-                let generation = self.state.generation;
-                self.state.phase = Phase::Preparing;
-                self.engine(Event::AttemptStopped { generation, reason: error.to_string() });
-                self.end_with(if cancelled { JobOutcome::Cancelled } else { JobOutcome::Failed }, error);
+                match std::mem::replace(&mut self.state.phase, Phase::Preparing { until: None }) {
+                    Phase::Stopping { why: Why::Over(over), .. } => self.stopped(Why::Over(over)),
+                    Phase::Stopping { why, .. } => {
+                        let (generation, reason) = (self.state.generation, error.to_string());
+                        self.engine(Event::AttemptStopped { generation, reason });
+                        let cancelled = matches!(why, Why::Cancel);
+                        self.end_with(
+                            if cancelled { JobOutcome::Cancelled } else { JobOutcome::Failed },
+                            error,
+                        );
+                    }
+                    // it drained: the job has finished
+                    _ => self.end_finished(),
+                }
             }
         }
     }
 }
 
 /// A random number from 0 to 1.
-fn random_unit() -> f64 {
+pub(in crate::job) fn random_unit() -> f64 {
     use std::hash::{BuildHasher, Hasher};
     let bits = std::collections::hash_map::RandomState::new().build_hasher().finish();
     (bits >> 11) as f64 / (1u64 << 53) as f64

@@ -127,7 +127,7 @@ pub(super) const RESTART: &[Row] = &[
         "restart-strategy.type",
         Kind::Choice(RestartStrategyType::NAMES),
         "",
-        "none/off/disable, fixed-delay, failure-rate, exponential-delay; unset = none without checkpoints, with them fixed-delay without a limit",
+        "none/off/disable, fixed-delay, failure-rate, exponential-delay; unset = none without checkpoints, with them exponential-delay",
     )
     .older(&["restart-strategy"]),
 ];
