@@ -1,22 +1,30 @@
 //! The threads that write snapshots: serialise, write, acknowledge.
+//!
+//! Work belongs to a generation. Before a worker says that it has stopped, it *retires* its generation: what waits is thrown
+//! away, what is under way is awaited, what still comes is refused. So nothing that a dead attempt started, such as the
+//! pre-commit of a transaction, has an effect after the next attempt has been opened or the job has ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc;
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use stillstream_types::crash::crash_point;
 use stillstream_types::threads::work_in_background;
 use stillstream_types::{
-    CheckpointId, Generation, OperatorId, Result, ResultExt, SubtaskId, TaskSnapshot, streams::SnapshotStore,
+    CheckpointId, Error, ErrorKind, Generation, OperatorId, Result, ResultExt, SubtaskId, TaskSnapshot,
+    streams::SnapshotStore,
 };
 
-use crate::catch::catch;
+use crate::catch::{catch, catch_on_thread, spawn};
 use crate::clock::Clock;
 use crate::control::{Report, SnapshotTimes};
 use crate::operator::AsyncSnapshot;
 use crate::shared::ReportSink;
+
+/// A worker that waits this long for a snapshot under way says so in the log, again and again.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens stores for the snapshots of a job.
 pub trait SnapshotStores: Send + Sync + fmt::Debug {
@@ -36,15 +44,114 @@ pub(crate) struct SnapshotJob {
     pub reports: Arc<dyn ReportSink>,
 }
 
-/// A few threads that carry out the asynchronous parts, in the order in which they come.
-pub struct SnapshotPool {
-    jobs: mpsc::Sender<SnapshotJob>,
-    aborted: Arc<Mutex<BTreeSet<(Generation, CheckpointId)>>>,
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<SnapshotJob>,
+    running: Vec<(Generation, CheckpointId, SubtaskId)>,
+    aborted: BTreeSet<(Generation, CheckpointId)>,
+    /// Work of this generation, and of those before it, is refused.
+    retired: Option<Generation>,
+    /// The pool was dropped: its threads end when nothing waits.
+    closed: bool,
 }
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Queue {
+    /// The next job, or `None` when the pool is gone.
+    fn next(&self) -> Option<SnapshotJob> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(job) = state.waiting.pop_front() {
+                state.running.push((job.generation, job.checkpoint, job.subtask));
+                return Some(job);
+            }
+            if state.closed {
+                return None;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    fn is_retired(&self, generation: Generation) -> bool {
+        self.state.lock().retired >= Some(generation)
+    }
+
+    fn is_aborted(&self, generation: Generation, checkpoint: CheckpointId) -> bool {
+        self.state.lock().aborted.contains(&(generation, checkpoint))
+    }
+
+    fn done(&self, job: (Generation, CheckpointId, SubtaskId)) {
+        let mut state = self.state.lock();
+        if let Some(at) = state.running.iter().position(|running| *running == job) {
+            state.running.swap_remove(at);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// A thread of the pool.
+    fn work(&self, stores: &dyn SnapshotStores, clock: &dyn Clock) {
+        work_in_background();
+        while let Some(job) = self.next() {
+            let key = (job.generation, job.checkpoint, job.subtask);
+            let (generation, checkpoint, subtask) = key;
+            let reports = job.reports.clone();
+            let worked = catch_on_thread(|| {
+                if !self.is_aborted(generation, checkpoint) {
+                    self.write(job, stores, clock);
+                }
+                Ok(())
+            });
+            if let Err(error) = worked {
+                reports.report(generation, Report::Failed { subtask: Some(subtask), error });
+            }
+            self.done(key);
+        }
+    }
+
+    fn write(&self, job: SnapshotJob, stores: &dyn SnapshotStores, clock: &dyn Clock) {
+        let SnapshotJob { generation, checkpoint, subtask, parts, mut times, reports } = job;
+        let begun = clock.elapsed();
+        let written = catch("writing the snapshot", || {
+            let store = stores.store(checkpoint, &format!("{}-{}", subtask.vertex, subtask.index))?;
+            let mut snapshot = TaskSnapshot::default();
+            for (operator, name, part) in parts {
+                if self.is_retired(generation) {
+                    return Err(Error::new(ErrorKind::Checkpoint, "the attempt has ended"));
+                }
+                crash_point("during-snapshot")?;
+                let state = part(&*store).context(|| format!("state of operator `{name}`"))?;
+                snapshot.operators.push((operator, state));
+            }
+            Ok(snapshot)
+        });
+        times.async_us = clock.elapsed().saturating_sub(begun).as_micros() as u64;
+        let report = match written {
+            Ok(snapshot) => Report::Acknowledged { checkpoint, subtask, snapshot, times },
+            Err(error) => Report::Declined { checkpoint, subtask, reason: error.to_string() },
+        };
+        reports.report(generation, report);
+    }
+}
+
+/// A few threads that carry out the asynchronous parts, in the order in which they come.
+pub struct SnapshotPool(Arc<Queue>);
 
 impl fmt::Debug for SnapshotPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SnapshotPool")
+    }
+}
+
+impl Drop for SnapshotPool {
+    fn drop(&mut self) {
+        self.0.state.lock().closed = true;
+        self.0.changed.notify_all();
     }
 }
 
@@ -58,62 +165,60 @@ impl SnapshotPool {
         stores: Arc<dyn SnapshotStores>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
-        let (jobs, receiver) = mpsc::channel::<SnapshotJob>();
-        let receiver = Arc::new(Mutex::new(receiver));
-        let aborted: Arc<Mutex<BTreeSet<_>>> = Arc::default();
+        let pool = Arc::new(Self(Arc::default()));
         for n in 0..threads.max(1) {
-            let (receiver, stores, clock, aborted) =
-                (receiver.clone(), stores.clone(), clock.clone(), aborted.clone());
-            let run = move || {
-                work_in_background();
-                loop {
-                    let job = receiver.lock().recv();
-                    let Ok(job) = job else { return };
-                    if !aborted.lock().contains(&(job.generation, job.checkpoint)) {
-                        write(job, &*stores, &*clock);
-                    }
-                }
-            };
-            std::thread::Builder::new().name(format!("snapshot-{n}")).spawn(run)?;
+            let (queue, stores, clock) = (pool.0.clone(), stores.clone(), clock.clone());
+            let run = move || queue.work(&*stores, &*clock);
+            spawn(format!("snapshot-{n}"), run, |error| tracing::error!("{error}"))?;
         }
-        Ok(Arc::new(Self { jobs, aborted }))
+        Ok(pool)
     }
 
+    /// Work of a retired generation is refused without a word: nobody waits for it any more.
     pub(crate) fn submit(&self, job: SnapshotJob) {
-        if let Err(mpsc::SendError(job)) = self.jobs.send(job) {
-            let reason = "the snapshot threads have ended".to_string();
-            let (checkpoint, subtask) = (job.checkpoint, job.subtask);
-            job.reports.report(job.generation, Report::Declined { checkpoint, subtask, reason });
+        let mut state = self.0.state.lock();
+        if state.retired >= Some(job.generation) {
+            drop(state);
+            return;
         }
+        state.waiting.push_back(job);
+        drop(state);
+        self.0.changed.notify_all();
     }
 
     /// Parts of this checkpoint that have not begun are dropped.
     pub(crate) fn abort(&self, generation: Generation, checkpoint: CheckpointId) {
-        let mut aborted = self.aborted.lock();
-        aborted.insert((generation, checkpoint));
-        while aborted.len() > 64 {
-            aborted.pop_first();
+        let mut state = self.0.state.lock();
+        state.aborted.insert((generation, checkpoint));
+        while state.aborted.len() > 64 {
+            state.aborted.pop_first();
+        }
+    }
+
+    /// Ends the work of this generation and of those before it; returns when none of it is under way.
+    ///
+    /// It has no deadline of its own: who waits for the worker has one (`task.cancellation.timeout`).
+    pub(crate) fn retire(&self, generation: Generation) {
+        let mut state = self.0.state.lock();
+        state.retired = state.retired.max(Some(generation));
+        let old = |job: &SnapshotJob| job.generation <= generation;
+        let (dropped, kept) = std::mem::take(&mut state.waiting).into_iter().partition(old);
+        state.waiting = kept;
+        // what a snapshot holds may take a while to let go, and others need the lock
+        drop(state);
+        drop::<VecDeque<SnapshotJob>>(dropped);
+        let mut state = self.0.state.lock();
+        loop {
+            let running: Vec<_> = state.running.iter().filter(|(of, ..)| *of <= generation).collect();
+            let Some((_, checkpoint, subtask)) = running.first() else { return };
+            let text = format!("the snapshot of subtask {subtask} for checkpoint {checkpoint}");
+            if self.0.changed.wait_for(&mut state, PATIENCE).timed_out() {
+                tracing::warn!("a worker that stops is still waiting for {text} to be written");
+            }
         }
     }
 }
 
-fn write(job: SnapshotJob, stores: &dyn SnapshotStores, clock: &dyn Clock) {
-    let SnapshotJob { generation, checkpoint, subtask, parts, mut times, reports } = job;
-    let begun = clock.elapsed();
-    let written = catch("writing the snapshot", || {
-        let store = stores.store(checkpoint, &format!("{}-{}", subtask.vertex, subtask.index))?;
-        let mut snapshot = TaskSnapshot::default();
-        for (operator, name, part) in parts {
-            crash_point("during-snapshot")?;
-            let state = part(&*store).context(|| format!("state of operator `{name}`"))?;
-            snapshot.operators.push((operator, state));
-        }
-        Ok(snapshot)
-    });
-    times.async_us = clock.elapsed().saturating_sub(begun).as_micros() as u64;
-    let report = match written {
-        Ok(snapshot) => Report::Acknowledged { checkpoint, subtask, snapshot, times },
-        Err(error) => Report::Declined { checkpoint, subtask, reason: error.to_string() },
-    };
-    reports.report(generation, report);
-}
+#[cfg(test)]
+#[path = "snapshot_pool_tests.rs"]
+mod tests;

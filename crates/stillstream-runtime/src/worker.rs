@@ -32,6 +32,10 @@ use crate::task::{OperatorInfo, add_task};
 use crate::turn::TurnLimits;
 use crate::watermark_groups::WatermarkGroups;
 
+/// A worker without work is woken by whatever brings some: records, a control message, a source's thread, a timer. It looks
+/// around by itself this often all the same.
+const LONGEST_PARK: Duration = Duration::from_secs(1);
+
 /// Settings that every worker of a job has.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerSettings {
@@ -297,8 +301,20 @@ pub(crate) fn run_attempt(
     }
     let in_flight = shared.board.borrow().max_in_flight.max(0) as u64;
     context.metrics.max_in_flight.fetch_max(in_flight, std::sync::atomic::Ordering::Relaxed);
+    // what this attempt started must not have an effect after the next one has been opened
+    context.pool.retire(spec.generation);
     shared.report(Report::Stopped { worker: index, drained });
     drained
+}
+
+/// What a panic of a step means. Users' code is caught closer to it, so this is a lost peer or a fault of the engine.
+fn engine_failure(worker: usize, panic: &str) -> Error {
+    // these are the words of Timely's network threads, and of the queues that they leave behind
+    if panic.contains("timely communication error") || panic.contains("MergeQueue") {
+        let text = format!("worker {worker} lost its connection to another worker process");
+        return Error::new(ErrorKind::Peer, text);
+    }
+    Error::new(ErrorKind::Panic, format!("the thread of worker {worker} panicked: {panic}"))
 }
 
 /// Steps until the job's dataflow has drained (`true`) or the attempt is stopped (`false`).
@@ -339,13 +355,10 @@ fn step(
             return true;
         }
         let stepped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            worker.step_or_park(Some(Duration::from_millis(100)))
+            worker.step_or_park(Some(LONGEST_PARK))
         }));
         if let Err(payload) = stepped {
-            // users' code is caught closer to it; what arrives here is a lost peer or a fault of the engine
-            let text = panic_text(&*payload);
-            shared
-                .fail(None, Error::new(ErrorKind::Peer, format!("worker {} stopped: {text}", shared.index)));
+            shared.fail(None, engine_failure(shared.index, &panic_text(&*payload)));
         }
     }
 }

@@ -1,12 +1,29 @@
 //! A log for programs that have set up none.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
 
 /// What is written where nobody has said it: what the job says of itself, and warnings of everything else in the program.
 const DEFAULT: &str = "warn,stillstream=info";
+
+/// Writes what it is given and never fails: a reader that goes away, as in `job 2>&1 | head -1`, is no reason for the job to
+/// end. What is written then is lost.
+struct Forgiving<W>(W);
+
+impl<W: Write> Write for Forgiving<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        // nobody is left who could be told
+        let _ = self.0.write_all(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
 
 /// Writes the log to standard error, unless the program has set a subscriber of its own; says which of the two it is.
 ///
@@ -24,10 +41,34 @@ pub(crate) fn init_logging() -> bool {
             .with_env_filter(EnvFilter::new(chosen.as_deref().unwrap_or(DEFAULT)))
             // where a line comes from matters to those who choose by it
             .with_target(chosen.is_some())
-            .with_writer(std::io::stderr)
-            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(|| Forgiving(io::stderr()))
+            .log_internal_errors(false)
+            .with_ansi(io::stderr().is_terminal())
             // a subscriber that the program sets at this very moment wins
             .try_init()
             .is_ok()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipe whose reader has gone.
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn a_line_for_a_reader_that_has_gone_is_lost_and_no_error() {
+        let mut log = Forgiving(Closed);
+        assert!(log.write_all(b"a line").is_ok() && log.flush().is_ok());
+    }
 }

@@ -39,7 +39,13 @@ impl CheckpointCoordinator {
     pub(super) fn fail_and_leave(&mut self, id: CheckpointId, reason: FailureReason, message: &str) {
         let Some(pending) = self.pending.remove(&id) else { return };
         let summary = self.summary(&pending, CheckpointStatus::Failed(format!("{message} ({reason})")));
-        self.warn(explain(&summary));
+        match reason {
+            // nobody was slow: the attempt ended under it, and the end has its own line
+            FailureReason::JobFailoverRegion | FailureReason::CheckpointCoordinatorShutdown => {
+                self.info(format!("checkpoint {id} was given up: {message}"));
+            }
+            _ => self.warn(explain(&summary)),
+        }
         self.statistics.on_ended(summary);
         self.remembered.push_back((id, pending.checkpoint.path.clone()));
         if self.remembered.len() > REMEMBERED {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use stillstream_types::{Error, ErrorKind, Result, ResultExt};
 
 use crate::batch::{AnyBatch, Batch};
-use crate::catch::catch;
+use crate::catch::catch_on_thread;
 use crate::operator::SourceStatus;
 use crate::waker::Waker;
 
@@ -136,7 +136,7 @@ impl<T: Send + 'static, S: Clone + Send + 'static> BackgroundReader<T, S> {
         let chunks = ChunkSender { messages: sender, waiting: waiting.clone(), waker };
         let assigned = splits.clone();
         let run = move || {
-            let result = catch("reading", || read(assigned, &chunks));
+            let result = catch_on_thread(|| read(assigned, &chunks));
             chunks.give(match result {
                 Ok(()) => Message::Ended,
                 Err(error) => Message::Failed(error),

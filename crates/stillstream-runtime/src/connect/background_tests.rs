@@ -53,7 +53,8 @@ fn errors_and_panics_of_the_thread_reach_the_worker_after_the_records_before_the
     assert_eq!(all(&mut failing).unwrap_err().to_string(), "disk gone");
     assert_eq!(failing.positions(), [1]);
     let mut panicking = start(|_| panic!("index out of range"));
-    assert!(all(&mut panicking).unwrap_err().to_string().contains("panicked: index out of range"));
+    let text = all(&mut panicking).unwrap_err().to_string();
+    assert_eq!(text, "the thread `test` panicked: index out of range");
 }
 
 #[test]

@@ -178,6 +178,20 @@ impl JobClient {
         Self { messages: mpsc::channel().0, shared, clock: Arc::new(SystemClock::default()), name }
     }
 
+    /// The JobManager's thread has panicked: whoever waits for the job learns of it.
+    pub(crate) fn broke(&self, error: Error) {
+        let error = error.context(format!("job `{}` was left where it stood", self.name));
+        tracing::error!("{error}");
+        let mut board = self.shared.board.lock();
+        if !board.ended {
+            board.status = Some(JobStatus::Failed);
+            board.result = Some(Err(error));
+            board.ended = true;
+        }
+        drop(board);
+        self.shared.changed.notify_all();
+    }
+
     /// The job's name.
     pub fn name(&self) -> &str {
         &self.name

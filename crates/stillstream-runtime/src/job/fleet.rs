@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use stillstream_types::{Error, ErrorKind, Result};
+use timely::worker::Worker;
 
+use crate::catch::catch;
 use crate::control::{AttemptSpec, Control, Report};
 use crate::metrics::WorkerMetrics;
 use crate::shared::ReportSink;
@@ -33,20 +36,23 @@ pub(crate) trait Fleet: Send {
 }
 
 enum Order {
-    Attempt(AttemptSpec, mpsc::Receiver<Control>),
+    Attempt(AttemptSpec, Arc<Inbox>, mpsc::Receiver<Control>),
     End,
 }
 
 struct Seat {
     orders: mpsc::Sender<Order>,
     inbox: Option<Arc<Inbox>>,
-    metrics: Arc<WorkerMetrics>,
 }
 
 /// Worker threads in this process. They stay from attempt to attempt, so that a restart takes milliseconds.
 pub(crate) struct LocalFleet {
+    context: ContextFactory,
+    metrics: Vec<Arc<WorkerMetrics>>,
     seats: Vec<Seat>,
     guards: Option<timely::communication::WorkerGuards<()>>,
+    /// A worker thread has panicked: what the workers know of each other cannot be trusted any more.
+    broken: Arc<AtomicBool>,
     stuck: bool,
 }
 
@@ -56,49 +62,116 @@ impl fmt::Debug for LocalFleet {
     }
 }
 
-/// Makes the context of worker `index`.
+/// Makes what a worker needs, given where it counts what it does.
 pub(crate) type ContextFactory = Arc<dyn Fn(Arc<WorkerMetrics>) -> WorkerContext + Send + Sync>;
+
+/// Runs one attempt on this thread. A panic of the engine becomes a failure that names the worker, and the worker is reported
+/// as stopped all the same: otherwise the JobManager would wait for it. `broken` is set before that, and the worker must not be
+/// used again. Returns whether all input had been processed.
+pub(crate) fn run_caught(
+    worker: &mut Worker,
+    context: &WorkerContext,
+    spec: &AttemptSpec,
+    control: &mpsc::Receiver<Control>,
+    broken: &AtomicBool,
+) -> bool {
+    let index = worker.index();
+    let ran =
+        catch(&format!("the thread of worker {index}"), || Ok(run_attempt(worker, context, spec, control)));
+    let error = match ran {
+        Ok(drained) => return drained,
+        Err(error) => error,
+    };
+    broken.store(true, Ordering::SeqCst);
+    // Timely steps whatever is left when the thread ends, for ever if need be
+    let dropped = catch("dropping the dataflows", || {
+        worker.installed_dataflows().into_iter().for_each(|dataflow| worker.drop_dataflow(dataflow));
+        Ok(())
+    });
+    if let Err(more) = dropped {
+        tracing::debug!(worker = index, "{more}");
+    }
+    context.pool.retire(spec.generation);
+    context.reports.report(spec.generation, Report::Failed { subtask: None, error });
+    context.reports.report(spec.generation, Report::Stopped { worker: index, drained: false });
+    false
+}
 
 impl LocalFleet {
     pub fn start(workers: usize, context: ContextFactory) -> Result<Self> {
-        let mut seats = Vec::new();
-        let mut receivers = Vec::new();
-        for _ in 0..workers {
-            let (orders, receiver) = mpsc::channel::<Order>();
-            let metrics = Arc::new(WorkerMetrics::default());
-            receivers.push(Mutex::new(Some((receiver, metrics.clone()))));
-            seats.push(Seat { orders, inbox: None, metrics });
-        }
+        let metrics = (0..workers).map(|_| Arc::default()).collect();
+        let (seats, broken) = (Vec::new(), Arc::default());
+        let mut fleet = Self { context, metrics, seats, guards: None, broken, stuck: false };
+        fleet.seat()?;
+        Ok(fleet)
+    }
+
+    /// Starts the worker threads.
+    fn seat(&mut self) -> Result<()> {
+        let workers = self.metrics.len();
+        let (seats, receivers): (Vec<_>, Vec<_>) = (0..workers)
+            .map(|_| {
+                let (orders, receiver) = mpsc::channel::<Order>();
+                (Seat { orders, inbox: None }, Mutex::new(Some(receiver)))
+            })
+            .unzip();
+        self.broken = Arc::default();
+        let (context, metrics, broken) = (self.context.clone(), self.metrics.clone(), self.broken.clone());
         let started = timely::execute(timely::Config::process(workers), move |worker| {
-            let Some((orders, metrics)) = receivers[worker.index()].lock().take() else { return };
-            let context = context(metrics);
-            while let Ok(Order::Attempt(spec, control)) = orders.recv() {
-                run_attempt(worker, &context, &spec, &control);
+            let index = worker.index();
+            let Some(orders) = receivers[index].lock().take() else { return };
+            let context = context(metrics[index].clone());
+            while let Ok(Order::Attempt(spec, inbox, control)) = orders.recv() {
+                inbox.bind(std::thread::current());
+                run_caught(worker, &context, &spec, &control, &broken);
+                if broken.load(Ordering::SeqCst) {
+                    return;
+                }
             }
         });
         let guards = started.map_err(|error| {
             Error::new(ErrorKind::Plan, format!("worker threads cannot be started: {error}"))
         })?;
-        Ok(Self { seats, guards: Some(guards), stuck: false })
+        (self.seats, self.guards) = (seats, Some(guards));
+        Ok(())
+    }
+
+    /// Ends the worker threads, which run no attempt.
+    fn unseat(&mut self) {
+        self.seats.iter().for_each(|seat| {
+            let _ = seat.orders.send(Order::End);
+        });
+        let Some(guards) = self.guards.take() else { return };
+        if self.stuck {
+            // joining a thread that never returns would never return
+            std::mem::forget(guards);
+        } else {
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                guards.join().into_iter().for_each(drop)
+            }));
+        }
+    }
+}
+
+impl Drop for LocalFleet {
+    fn drop(&mut self) {
+        // joining is for `shutdown`, which was not called if the JobManager itself panicked
+        std::mem::forget(self.guards.take());
     }
 }
 
 impl Fleet for LocalFleet {
     fn start(&mut self, spec: AttemptSpec) -> Result<()> {
-        let threads: Vec<std::thread::Thread> = self
-            .guards
-            .iter()
-            .flat_map(|guards| guards.guards())
-            .map(|guard| guard.thread().clone())
-            .collect();
+        if self.broken.load(Ordering::SeqCst) {
+            tracing::info!("worker threads are started anew after a panic");
+            self.unseat();
+            self.seat()?;
+        }
         for (at, seat) in self.seats.iter_mut().enumerate() {
             let (inbox, control) = Inbox::new();
-            if let Some(thread) = threads.get(at) {
-                inbox.bind(thread.clone());
-            }
-            seat.inbox = Some(inbox);
+            seat.inbox = Some(inbox.clone());
             seat.orders
-                .send(Order::Attempt(spec.clone(), control))
+                .send(Order::Attempt(spec.clone(), inbox, control))
                 .map_err(|_| Error::new(ErrorKind::Peer, format!("worker thread {at} has ended")))?;
         }
         Ok(())
@@ -127,23 +200,11 @@ impl Fleet for LocalFleet {
     }
 
     fn metrics(&self) -> Vec<Arc<WorkerMetrics>> {
-        self.seats.iter().map(|seat| seat.metrics.clone()).collect()
+        self.metrics.clone()
     }
 
     fn shutdown(&mut self, _: Duration) {
-        self.seats.iter().for_each(|seat| {
-            let _ = seat.orders.send(Order::End);
-        });
-        if let Some(guards) = self.guards.take() {
-            if self.stuck {
-                // joining a thread that never returns would never return
-                std::mem::forget(guards);
-            } else {
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    guards.join().into_iter().for_each(drop)
-                }));
-            }
-        }
+        self.unseat();
     }
 }
 

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use stillstream_types::Result;
 
 use super::manager::Message;
+use crate::catch::{catch_on_thread, spawn};
 
 type Job = Box<dyn FnOnce() -> Message + Send>;
 
@@ -27,6 +28,11 @@ impl fmt::Debug for IoThreads {
     }
 }
 
+/// The answer of a job. One that panics has none, and the JobManager would wait for it for ever: it is told.
+fn answer(job: Job) -> Message {
+    catch_on_thread(|| Ok(job())).unwrap_or_else(Message::ThreadPanicked)
+}
+
 fn lane(
     name: &str,
     threads: usize,
@@ -36,16 +42,17 @@ fn lane(
     let receiver = Arc::new(Mutex::new(receiver));
     let mut handles = Vec::new();
     for n in 0..threads {
-        let (receiver, answers) = (receiver.clone(), answers.clone());
+        let (receiver, answers, last_word) = (receiver.clone(), answers.clone(), answers.clone());
         let run = move || {
             loop {
                 let job = receiver.lock().recv();
                 let Ok(job) = job else { return };
                 // the job has ended if nobody wants the answer
-                let _ = answers.send(job());
+                let _ = answers.send(answer(job));
             }
         };
-        handles.push(std::thread::Builder::new().name(format!("{name}-{n}")).spawn(run)?);
+        let panicked = move |error| drop(last_word.send(Message::ThreadPanicked(error)));
+        handles.push(spawn(format!("{name}-{n}"), run, panicked)?);
     }
     Ok((sender, handles))
 }
@@ -69,8 +76,8 @@ impl IoThreads {
     fn send(lane: &Option<mpsc::Sender<Job>>, job: Job, answers: &mpsc::Sender<Message>) {
         let Some(lane) = lane else { return };
         if let Err(mpsc::SendError(job)) = lane.send(job) {
-            // the threads are gone, which only a panic in one can bring about: do it here rather than not at all
-            let _ = answers.send(job());
+            // the threads are gone, which nothing should bring about: do it here rather than not at all
+            let _ = answers.send(answer(job));
         }
     }
 
@@ -95,5 +102,32 @@ fn wait(threads: &[std::thread::JoinHandle<()>]) {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_a_storage_call_is_told_with_the_name_of_its_thread_and_the_thread_goes_on() {
+        let (sender, answers) = mpsc::channel();
+        let io = IoThreads::start(sender).unwrap();
+        for n in 0..5 {
+            io.run(move || panic!("call {n} broke"));
+            match answers.recv_timeout(Duration::from_secs(30)).unwrap() {
+                Message::ThreadPanicked(error) => {
+                    let text = error.to_string();
+                    let expected = format!("panicked: call {n} broke");
+                    assert!(
+                        text.contains("the thread `checkpoint-io-") && text.ends_with(&expected),
+                        "{text}"
+                    );
+                }
+                _ => panic!("another message"),
+            }
+        }
+        io.run(|| Message::Cancel);
+        assert!(matches!(answers.recv_timeout(Duration::from_secs(30)), Ok(Message::Cancel)));
     }
 }

@@ -57,8 +57,8 @@ pub(crate) enum Message {
     Engine(Event),
     /// What an attempt starts from has been read.
     Restored(Generation, Result<Option<RestoredState>>),
-    /// Workers of this attempt may never have started: nobody waits for those that do not answer.
-    DeployFailed(Generation),
+    /// A thread of the runtime has panicked, and with it went what the JobManager may be waiting for.
+    ThreadPanicked(Error),
     /// From the client.
     Cancel,
     /// From the client.
@@ -253,6 +253,7 @@ impl Manager {
     }
 
     fn request_attempt(&mut self) {
+        passing("before-attempt");
         self.state.phase = Phase::Preparing { until: None };
         // the coordinator claims a new generation first; `BeginAttempt` says which
         self.engine(Event::AttemptRequested);
@@ -266,11 +267,10 @@ impl Manager {
                 self.deploy(restored)
             }
             Message::Restored(..) => {}
-            Message::DeployFailed(generation) => {
-                if generation == self.state.generation && self.state.phase.has_attempt() {
-                    self.state.stopped.extend(0..self.fleet.workers());
-                    self.all_stopped();
-                }
+            // an answer may be missing for ever, so the job ends here and as it stands, as if another had taken it over
+            Message::ThreadPanicked(error) => {
+                tracing::error!(job = %self.settings.name, "{error}");
+                self.stop(Why::Over(error));
             }
             Message::Cancel => self.cancel(),
             Message::TriggerCheckpoint(reply) if !self.checkpointing() => {

@@ -10,16 +10,19 @@
 //! | `stores` | where a subtask writes its snapshot |
 //! | `io` | threads for storage calls |
 //! | `remote`, `process`, `wire` | worker processes on this machine: the JobManager's side, theirs, and the messages |
+//! | `door`, `peers` | who may connect to the JobManager, and to a worker process |
 //! | `progress` | the line on the terminal |
 //! | `job_log` | what the log says of a running job, and how often |
 
 mod client;
+mod door;
 mod event_times;
 mod fleet;
 mod home;
 mod io;
 mod job_log;
 mod manager;
+mod peers;
 mod process;
 mod progress;
 mod remote;
@@ -44,6 +47,7 @@ pub use settings::{
     DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, RocksDbSettings, StateBackend,
 };
 
+use crate::catch::catch_on_thread;
 use crate::clock::{Clock, SystemClock};
 use crate::flow::FlowLimits;
 use crate::metrics::{Counters, WorkerMetrics};
@@ -57,9 +61,10 @@ use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, Parts, random_unit};
-use process::{Identity, WorkerProcess};
+use process::{Figures, Identity, WorkerProcess};
 use remote::{ProcessFleet, ProcessSettings};
-use stores::{FileStores, MemoryStores};
+use stores::FileStores;
+pub(crate) use stores::MemoryStores;
 
 fn configuration(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Configuration, message)
@@ -328,7 +333,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     let counters = Arc::new(Counters::default());
     let fleet = match settings.processes {
         1 => local_fleet(&settings, &physical, &stores, &clock, &counters, &sender)?,
-        _ => process_fleet(&settings, &physical, submission, &counters, &sender)?,
+        _ => process_fleet(&settings, &physical, submission, &counters, &sender, &clock, tokio.handle())?,
     };
     let shared = Arc::new(Shared::default());
     shared.board.lock().status = Some(JobStatus::Initializing);
@@ -352,9 +357,16 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         shared,
         counters,
     });
+    let watched = client.clone();
     std::thread::Builder::new().name("jobmanager".into()).spawn(move || {
-        manager.run();
+        let ran = catch_on_thread(|| {
+            manager.run();
+            Ok(())
+        });
         tokio.shutdown_background();
+        if let Err(error) = ran {
+            watched.broke(error);
+        }
     })?;
     Ok(client)
 }
@@ -390,6 +402,8 @@ fn process_fleet(
     submission: usize,
     counters: &Arc<Counters>,
     sender: &mpsc::Sender<Message>,
+    clock: &Arc<dyn Clock>,
+    tokio: &tokio::runtime::Handle,
 ) -> Result<Box<dyn Fleet>> {
     Ok(Box::new(ProcessFleet::start(ProcessSettings {
         processes: settings.processes as usize,
@@ -398,6 +412,8 @@ fn process_fleet(
         silence: settings.heartbeat_timeout,
         counters: counters.clone(),
         messages: sender.clone(),
+        clock: clock.clone(),
+        tokio: tokio.clone(),
     })?))
 }
 
@@ -409,10 +425,12 @@ fn serve(identity: Identity, physical: &Arc<Physical>, settings: &JobSettings) -
     let stores = snapshot_stores(settings, &storage);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let counters = Arc::new(Counters::default());
-    let metrics: Vec<Arc<WorkerMetrics>> = (0..threads).map(|_| Arc::default()).collect();
-    let (stream, link) = process::connect(&identity, settings.frame_size, metrics.clone(), counters.clone())?;
+    let metrics: Vec<_> = (0..threads).map(|_| Arc::default()).collect();
+    let figures = Figures { metrics: metrics.clone(), counters: counters.clone() };
+    let (stream, link) = process::connect(&identity, settings.frame_size, figures)?;
     let context = context_factory(settings, physical, &stores, &clock, &counters, link.clone())?;
-    WorkerProcess { identity, threads, metrics, stopped: AtomicU64::new(0) }.serve(stream, &link, &context)
+    let (silence, stopped) = (settings.heartbeat_timeout, AtomicU64::new(0));
+    WorkerProcess { identity, threads, metrics, clock, silence, stopped }.serve(stream, &link, &context)
 }
 
 /// 128 random bits as text.

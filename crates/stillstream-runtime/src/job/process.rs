@@ -2,24 +2,30 @@
 //!
 //! It has no life of its own: when the connection to the JobManager closes, it ends at once.
 
-use std::io::{self, Read, Write};
+use std::convert::Infallible;
+use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use stillstream_types::crash::crash_point;
 use stillstream_types::{Error, ErrorKind, Generation, Result, ResultExt};
 use timely::communication::allocator::zero_copy::initialize::initialize_networking_from_sockets;
 use timely::communication::allocator::{AllocatorBuilder, ProcessBuilder};
 
-use super::fleet::ContextFactory;
+use super::fleet::{ContextFactory, run_caught};
+use super::peers::{Meeting, open_port};
 use super::wire::{self, ToManager, ToWorker, kind};
+use crate::catch::{catch_on_thread, spawn};
+use crate::clock::Clock;
 use crate::control::{AttemptSpec, Control, Report};
 use crate::metrics::{Counters, WorkerMetrics};
 use crate::shared::ReportSink;
-use crate::worker::{Inbox, run_attempt};
+use crate::worker::Inbox;
 
 /// Which worker process this is, from its environment.
 #[derive(Clone, Debug)]
@@ -48,12 +54,32 @@ impl Identity {
     }
 }
 
+/// How often a process sends its figures while they change.
+const BUSY_HEARTBEAT: Duration = Duration::from_millis(100);
+/// How often at the least, while they stand still.
+const IDLE_HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// What the workers of this process have counted.
+pub(crate) struct Figures {
+    pub metrics: Vec<Arc<WorkerMetrics>>,
+    pub counters: Arc<Counters>,
+}
+
+impl Figures {
+    fn message(&self) -> ToManager {
+        let counts = self.counters.all();
+        let mut numbers: Vec<u64> = self.metrics.iter().flat_map(|worker| worker.figures()).collect();
+        numbers.extend(counts.values());
+        let names = counts.into_keys().collect();
+        ToManager { kind: kind::METRICS, numbers, names, ..ToManager::default() }
+    }
+}
+
 /// The way to the JobManager.
 pub(crate) struct Link {
     writer: Mutex<TcpStream>,
     frame_size: u64,
-    metrics: Vec<Arc<WorkerMetrics>>,
-    counters: Arc<Counters>,
+    figures: Figures,
 }
 
 impl Link {
@@ -65,21 +91,11 @@ impl Link {
     }
 }
 
-impl Link {
-    fn send_figures(&self) {
-        let counts = self.counters.all();
-        let mut numbers: Vec<u64> = self.metrics.iter().flat_map(|worker| worker.figures()).collect();
-        numbers.extend(counts.values());
-        let names = counts.into_keys().collect();
-        self.send(&ToManager { kind: kind::METRICS, numbers, names, ..ToManager::default() });
-    }
-}
-
 impl ReportSink for Link {
     fn report(&self, generation: Generation, report: Report) {
-        // the job's result may follow at once, and has to have what was counted before
         if matches!(report, Report::Committed { .. } | Report::Stopped { .. }) {
-            self.send_figures();
+            // the job may end on this word: what was counted since the last heartbeat goes before it
+            self.send(&self.figures.message());
         }
         self.send(&wire::encode_report(generation, report, self.frame_size));
     }
@@ -90,7 +106,11 @@ pub(crate) struct WorkerProcess {
     pub identity: Identity,
     pub threads: usize,
     pub metrics: Vec<Arc<WorkerMetrics>>,
-    /// The newest generation that was told to stop: one that still waits for its peers gives up.
+    pub clock: Arc<dyn Clock>,
+    /// `heartbeat.timeout`: a process that is silent for so long is killed.
+    pub silence: Duration,
+    /// The newest generation that was told to stop: one that still waits for its peers gives up, and one that has not begun
+    /// never does.
     pub stopped: AtomicU64,
 }
 
@@ -98,13 +118,12 @@ pub(crate) struct WorkerProcess {
 pub(crate) fn connect(
     identity: &Identity,
     frame_size: u64,
-    metrics: Vec<Arc<WorkerMetrics>>,
-    counters: Arc<Counters>,
+    figures: Figures,
 ) -> Result<(TcpStream, Arc<Link>)> {
     let stream = TcpStream::connect(&identity.manager)
         .context(|| format!("connecting to the JobManager at {}", identity.manager))?;
     stream.set_nodelay(true)?;
-    let link = Arc::new(Link { writer: Mutex::new(stream.try_clone()?), frame_size, metrics, counters });
+    let link = Arc::new(Link { writer: Mutex::new(stream.try_clone()?), frame_size, figures });
     let hello = ToManager {
         kind: kind::HELLO,
         index: identity.process as u32,
@@ -115,21 +134,32 @@ pub(crate) fn connect(
     Ok((stream, link))
 }
 
+/// A place where a test may make a worker process die.
+fn passing(point: &str) {
+    if let Err(crash) = crash_point(point) {
+        tracing::warn!("{crash}: the worker process goes on");
+    }
+}
+
+/// Control messages of each worker, until its thread has taken them.
+type Seats = Arc<Vec<Mutex<Option<mpsc::Receiver<Control>>>>>;
+
 impl WorkerProcess {
     /// Serves the JobManager until it says that the job is over. Never returns.
     pub fn serve(self, mut stream: TcpStream, link: &Arc<Link>, context: &ContextFactory) -> ! {
         quiet_panics();
-        self.start_heartbeat(link);
+        start_heartbeat(link, IDLE_HEARTBEAT.min(self.silence / 4));
         let this = Arc::new(self);
-        let inboxes: Arc<Mutex<(Generation, Vec<Arc<Inbox>>)>> = Arc::default();
+        let mut running: (Generation, Vec<Arc<Inbox>>) = Default::default();
         let mut listener: Option<(Generation, TcpListener)> = None;
         loop {
             let Ok(message) = wire::read_frame::<ToWorker>(&mut stream) else { std::process::exit(1) };
             let generation = Generation(message.generation);
             match message.kind {
                 kind::PREPARE => {
-                    match TcpListener::bind("127.0.0.1:0").and_then(|l| Ok((l.local_addr()?, l))) {
-                        Ok((address, bound)) => {
+                    passing("before-worker-listens");
+                    match open_port(this.identity.process) {
+                        Ok((bound, address)) => {
                             listener = Some((generation, bound));
                             let text = address.to_string();
                             link.send(&ToManager {
@@ -138,52 +168,50 @@ impl WorkerProcess {
                                 text,
                                 ..ToManager::default()
                             });
+                            passing("after-worker-listens");
                         }
-                        Err(error) => {
-                            link.report(generation, Report::Failed { subtask: None, error: error.into() })
-                        }
+                        Err(error) => link.report(generation, Report::Failed { subtask: None, error }),
                     }
                 }
+                // an attempt that was told to stop before it began does not begin: it has been reported as stopped
+                kind::START if this.is_stopped(generation) => listener = None,
                 kind::START => {
+                    passing("before-worker-starts");
                     let Some((_, bound)) = listener.take().filter(|(of, _)| *of == generation) else {
+                        let text = format!(
+                            "worker process {} was told to start before it was told to listen",
+                            this.identity.process
+                        );
+                        let error = Error::new(ErrorKind::Peer, text);
+                        link.report(generation, Report::Failed { subtask: None, error });
+                        this.report_stopped(link, generation, 0..this.threads);
                         continue;
                     };
                     let (controls, receivers): (Vec<_>, Vec<_>) =
                         (0..this.threads).map(|_| Inbox::new()).unzip();
-                    *inboxes.lock() = (generation, controls.clone());
+                    running = (generation, controls.clone());
                     let (this, link, context) = (this.clone(), link.clone(), context.clone());
-                    let run = move || {
-                        let (controls_of, reports) = (controls, link.clone());
-                        if let Err(error) = this.attempt(&message, bound, &controls_of, receivers, &context) {
-                            reports.report(generation, Report::Failed { subtask: None, error });
-                            for local in 0..this.threads {
-                                let worker = this.identity.process * this.threads + local;
-                                reports.report(generation, Report::Stopped { worker, drained: false });
-                            }
-                        }
-                    };
-                    if let Err(error) = std::thread::Builder::new().name("attempt".into()).spawn(run) {
+                    let run = move || this.run(&message, &bound, controls, receivers, &context, &link);
+                    let panicked = |error| {
                         tracing::error!("{error}");
+                        std::process::exit(1);
+                    };
+                    if let Err(error) = spawn(format!("attempt-{generation}"), run, panicked) {
+                        tracing::error!("a thread for attempt {generation} cannot be started: {error}");
                         std::process::exit(1);
                     }
                 }
                 kind::CONTROL => {
-                    if wire::decode_control(&message) == Some(Control::Stop) {
-                        this.stopped.fetch_max(message.generation, Ordering::SeqCst);
+                    let Some(control) = wire::decode_control(&message) else { continue };
+                    let stop = control == Control::Stop;
+                    if stop {
+                        this.stopped.fetch_max(generation.0, Ordering::SeqCst);
                     }
-                    let inboxes = inboxes.lock();
-                    match wire::decode_control(&message) {
-                        Some(control) if inboxes.0 == generation => {
-                            inboxes.1.iter().for_each(|inbox| inbox.send(control.clone()))
-                        }
+                    if running.0 == generation {
+                        running.1.iter().for_each(|inbox| inbox.send(control.clone()));
+                    } else if stop {
                         // told to stop before it started: there is nothing to drop
-                        Some(Control::Stop) => {
-                            for local in 0..this.threads {
-                                let worker = this.identity.process * this.threads + local;
-                                link.report(generation, Report::Stopped { worker, drained: false });
-                            }
-                        }
-                        _ => {}
+                        this.report_stopped(link, generation, 0..this.threads);
                     }
                 }
                 kind::SHUTDOWN => std::process::exit(0),
@@ -192,28 +220,58 @@ impl WorkerProcess {
         }
     }
 
-    /// Figures of the workers, ten times a second: it is the heartbeat too.
-    fn start_heartbeat(&self, link: &Arc<Link>) {
-        let link = link.clone();
-        let beat = move || {
-            loop {
-                link.send_figures();
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        };
-        if let Err(error) = std::thread::Builder::new().name("heartbeat".into()).spawn(beat) {
-            tracing::error!("{error}");
-            std::process::exit(1);
+    fn is_stopped(&self, generation: Generation) -> bool {
+        self.stopped.load(Ordering::SeqCst) >= generation.0
+    }
+
+    fn report_stopped(
+        &self,
+        link: &Link,
+        generation: Generation,
+        local_workers: impl IntoIterator<Item = usize>,
+    ) {
+        for local in local_workers {
+            let worker = self.identity.process * self.threads + local;
+            link.report(generation, Report::Stopped { worker, drained: false });
         }
     }
 
-    /// One attempt, from sockets to the last report.
+    /// One attempt. However it goes, each worker is reported as stopped in the end: by its own thread, or here if that never
+    /// came so far.
+    fn run(
+        &self,
+        start: &ToWorker,
+        listener: &TcpListener,
+        controls: Vec<Arc<Inbox>>,
+        receivers: Vec<mpsc::Receiver<Control>>,
+        context: &ContextFactory,
+        link: &Link,
+    ) {
+        let generation = Generation(start.generation);
+        let seats: Seats =
+            Arc::new(receivers.into_iter().map(|receiver| Mutex::new(Some(receiver))).collect());
+        let ran = catch_on_thread(|| self.attempt(start, listener, controls, &seats, context));
+        let idle: Vec<usize> =
+            (0..self.threads).filter(|local| seats[*local].lock().take().is_some()).collect();
+        let failure = ran.err().or_else(|| {
+            let text = "its threads lost the connection to another worker process before they began";
+            let process = self.identity.process;
+            (!idle.is_empty())
+                .then(|| Error::new(ErrorKind::Peer, format!("worker process {process}: {text}")))
+        });
+        if let Some(error) = failure {
+            link.report(generation, Report::Failed { subtask: None, error });
+        }
+        self.report_stopped(link, generation, idle);
+    }
+
+    /// One attempt, from sockets to the end of its threads.
     fn attempt(
         &self,
         start: &ToWorker,
-        listener: TcpListener,
-        controls: &[Arc<Inbox>],
-        receivers: Vec<std::sync::mpsc::Receiver<Control>>,
+        listener: &TcpListener,
+        controls: Vec<Arc<Inbox>>,
+        seats: &Seats,
         context: &ContextFactory,
     ) -> Result<()> {
         let generation = Generation(start.generation);
@@ -222,7 +280,16 @@ impl WorkerProcess {
             None => None,
         };
         let spec = AttemptSpec { generation, restored };
-        let sockets = self.connect_peers(generation, &start.addresses, &listener)?;
+        passing("before-workers-meet");
+        let meeting = Meeting {
+            process: self.identity.process,
+            token: &self.identity.token,
+            generation,
+            clock: &*self.clock,
+            stopped: &|| self.is_stopped(generation),
+        };
+        let sockets = meeting.connect(&start.addresses, listener)?;
+        passing("after-workers-met");
         let raw: Vec<TcpStream> =
             sockets.iter().flatten().map(TcpStream::try_clone).collect::<io::Result<_>>()?;
         let hooks = timely::communication::Hooks::default();
@@ -230,30 +297,29 @@ impl WorkerProcess {
         let (builders, guard) =
             initialize_networking_from_sockets(local, sockets, self.identity.process, self.threads, hooks)?;
         let builders = builders.into_iter().map(AllocatorBuilder::Tcp).collect();
-        let seats: Vec<_> = receivers.into_iter().map(|receiver| Mutex::new(Some(receiver))).collect();
-        let (threads, metrics, context) = (self.threads, self.metrics.clone(), context.clone());
+        let (threads, seats, context) = (self.threads, seats.clone(), context.clone());
+        let metrics = self.metrics.clone();
         let clean = Arc::new(AtomicBool::new(true));
         let ended = clean.clone();
+        // nothing is ever sent: when the last worker thread has ended, all copies of `alive` are gone and `all_ended` hears of it
+        let (alive, all_ended) = mpsc::channel::<Infallible>();
         let guards = timely::execute::execute_from(
             builders,
             Box::new(guard),
             timely::WorkerConfig::default(),
             move |worker| {
-                let local = worker.index() % threads;
+                let (_, local) = (&alive, worker.index() % threads);
                 let Some(control) = seats[local].lock().take() else { return };
-                let drained = run_attempt(worker, &context(metrics[local].clone()), &spec, &control);
+                controls[local].bind(std::thread::current());
+                let context = context(metrics[local].clone());
+                let drained = run_caught(worker, &context, &spec, &control, &AtomicBool::new(false));
                 ended.fetch_and(drained, Ordering::SeqCst);
             },
         );
         let guards = guards.map_err(|error| {
             Error::new(ErrorKind::Peer, format!("the dataflow between processes cannot start: {error}"))
         })?;
-        for (inbox, guard) in controls.iter().zip(guards.guards()) {
-            inbox.bind(guard.thread().clone());
-        }
-        while !guards.guards().iter().all(|guard| guard.is_finished()) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let _ = all_ended.recv();
         // After a stop, shutting the sockets ends the threads that read them. After a clean end those threads still have to send
         // what the peers wait for, and end by themselves.
         if !clean.load(Ordering::SeqCst) {
@@ -264,66 +330,30 @@ impl WorkerProcess {
         let _ = catch_unwind(AssertUnwindSafe(|| guards.join().into_iter().for_each(drop)));
         Ok(())
     }
+}
 
-    /// Sockets to all other processes: this one dials those with lower numbers and is dialled by those with higher ones.
-    fn connect_peers(
-        &self,
-        generation: Generation,
-        addresses: &[String],
-        listener: &TcpListener,
-    ) -> Result<Vec<Option<TcpStream>>> {
-        let (me, deadline) = (self.identity.process, Duration::from_secs(30));
-        let pass = format!("{}-{generation:020}", self.identity.token);
-        let mut sockets: Vec<Option<TcpStream>> = addresses.iter().map(|_| None).collect();
-        for (peer, address) in addresses.iter().enumerate().take(me) {
-            let mut socket = TcpStream::connect(address)
-                .context(|| format!("connecting to worker process {peer} at {address}"))?;
-            socket.set_nodelay(true)?;
-            socket.write_all(pass.as_bytes())?;
-            socket.write_all(&(me as u64).to_le_bytes())?;
-            sockets[peer] = Some(socket);
+/// Figures of the workers, which are the heartbeat too. A process whose figures stand still sends them less often, so that one
+/// that has nothing to do is left asleep.
+fn start_heartbeat(link: &Arc<Link>, idle: Duration) {
+    let beating = link.clone();
+    let beat = move || {
+        let (mut sent, mut pause) = (ToManager::default(), BUSY_HEARTBEAT);
+        loop {
+            let message = beating.figures.message();
+            beating.send(&message);
+            pause = if message == sent { (pause * 2).min(idle) } else { BUSY_HEARTBEAT.min(idle) };
+            sent = message;
+            std::thread::sleep(pause);
         }
-        listener.set_nonblocking(true)?;
-        let mut left = deadline;
-        while sockets.iter().enumerate().any(|(peer, socket)| peer > me && socket.is_none()) {
-            match listener.accept() {
-                Ok((mut socket, _)) => {
-                    socket.set_nonblocking(false)?;
-                    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
-                    let mut found = vec![0u8; pass.len()];
-                    let mut peer = [0u8; 8];
-                    if socket.read_exact(&mut found).and_then(|()| socket.read_exact(&mut peer)).is_err()
-                        || found != pass.as_bytes()
-                    {
-                        tracing::warn!("a connection without this attempt's secret was refused");
-                        continue;
-                    }
-                    socket.set_read_timeout(None)?;
-                    socket.set_nodelay(true)?;
-                    let peer = u64::from_le_bytes(peer) as usize;
-                    if let Some(slot) = sockets.get_mut(peer) {
-                        *slot = Some(socket);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.stopped.load(Ordering::SeqCst) >= generation.0 {
-                        return Err(Error::new(
-                            ErrorKind::Peer,
-                            "told to stop while waiting for the other processes",
-                        ));
-                    }
-                    if left.is_zero() {
-                        let message =
-                            format!("worker process {me} waited {deadline:?} for its peers to connect");
-                        return Err(Error::new(ErrorKind::Peer, message));
-                    }
-                    std::thread::sleep(Duration::from_millis(1));
-                    left = left.saturating_sub(Duration::from_millis(1));
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(sockets)
+    };
+    // a process without a heartbeat is as good as dead
+    let panicked = |error| {
+        tracing::error!("{error}");
+        std::process::exit(1);
+    };
+    if let Err(error) = spawn("heartbeat", beat, panicked) {
+        tracing::error!("the thread `heartbeat` cannot be started: {error}");
+        std::process::exit(1);
     }
 }
 

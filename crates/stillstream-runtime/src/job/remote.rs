@@ -2,23 +2,31 @@
 //!
 //! A process stays from attempt to attempt; each attempt gives it fresh sockets to its peers. A process whose connection to
 //! the JobManager closes is lost at once; one that is silent for `heartbeat.timeout` is killed.
+//!
+//! An attempt is brought up by a thread of its own, and a process may die at every step of that. Then the attempt has failed
+//! like any other: the loss is reported once, each worker is reported as stopped once, and the next attempt starts the
+//! process anew. What keeps this right: the generation, whether it was told to stop, and who is connected stand under one
+//! lock, and nothing is sent for an attempt that is over.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::net::TcpStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use stillstream_types::{Error, ErrorKind, Generation, Result};
 
+use super::door::{Admit, Door};
 use super::fleet::Fleet;
 use super::manager::Message;
 use super::wire::{self, ToManager, ToWorker, kind};
+use crate::catch::spawn;
+use crate::clock::Clock;
 use crate::control::{AttemptSpec, Control, Report};
 use crate::metrics::{Counters, WorkerMetrics};
 
@@ -30,6 +38,8 @@ pub(crate) const ENV_SUBMISSION: &str = "STILLSTREAM_SUBMISSION";
 
 /// How long a process may take to start and to open its sockets.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// When a process dies, its peers notice as soon as the JobManager does. So long their complaint waits for the cause.
+const CAUSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Peer {
@@ -39,12 +49,35 @@ struct Peer {
     listening: Option<String>,
     /// Grows with each new process, so that a late end of an old connection is not taken for the new one's.
     incarnation: u64,
+    /// Its connection has closed, and it is being seen to that it is dead: its workers are reported as stopped after that.
+    ending: bool,
 }
 
 #[derive(Default)]
 struct Peers {
     peers: Vec<Peer>,
     generation: Generation,
+    /// The newest attempt that was told to stop.
+    stopping: Option<Generation>,
+    /// The newest attempt in which a process was lost, once that has been reported.
+    loss_reported: Option<Generation>,
+}
+
+impl Peers {
+    /// Whether nothing more may be sent for this attempt, but the word to stop.
+    fn is_over(&self, generation: Generation) -> bool {
+        self.generation != generation || self.stopping >= Some(generation)
+    }
+
+    fn send(&mut self, process: usize, message: &ToWorker) -> io::Result<()> {
+        match &mut self.peers[process].writer {
+            Some(writer) => wire::write_frame(writer, message),
+            None => Err(io::Error::new(
+                io::ErrorKind::NotConnected,
+                format!("worker process {process} is not connected"),
+            )),
+        }
+    }
 }
 
 struct Office {
@@ -57,15 +90,16 @@ struct Office {
     known: Mutex<HashMap<(usize, u64, String), u64>>,
     threads: usize,
     token: String,
-    address: String,
     submission: usize,
     silence: Duration,
+    clock: Arc<dyn Clock>,
     closing: AtomicBool,
 }
 
 /// Worker processes on this machine.
 pub(crate) struct ProcessFleet {
     office: Arc<Office>,
+    door: Door,
 }
 
 impl fmt::Debug for ProcessFleet {
@@ -82,15 +116,17 @@ pub(crate) struct ProcessSettings {
     pub silence: Duration,
     pub counters: Arc<Counters>,
     pub messages: mpsc::Sender<Message>,
+    pub clock: Arc<dyn Clock>,
+    /// Where connections are taken.
+    pub tokio: tokio::runtime::Handle,
 }
 
 impl ProcessFleet {
     pub fn start(settings: ProcessSettings) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
         let office = Arc::new(Office {
             peers: Mutex::new(Peers {
                 peers: (0..settings.processes).map(|_| Peer::default()).collect(),
-                generation: Generation(0),
+                ..Peers::default()
             }),
             changed: Condvar::new(),
             messages: Mutex::new(settings.messages),
@@ -99,31 +135,19 @@ impl ProcessFleet {
             known: Mutex::default(),
             threads: settings.threads,
             token: super::random_token(),
-            address: listener.local_addr()?.to_string(),
             submission: settings.submission,
             silence: settings.silence,
+            clock: settings.clock,
             closing: AtomicBool::new(false),
         });
-        let accepting = office.clone();
-        std::thread::Builder::new().name("accept".into()).spawn(move || {
-            for stream in listener.incoming() {
-                if accepting.closing.load(Ordering::SeqCst) {
-                    return;
-                }
-                let office = accepting.clone();
-                let welcome = move |stream: TcpStream| {
-                    let run = move || office.serve(stream);
-                    std::thread::Builder::new().name("worker-link".into()).spawn(run).map(drop)
-                };
-                if let Err(error) = stream.and_then(welcome) {
-                    tracing::warn!("a worker process could not be connected: {error}");
-                }
-            }
-        })?;
+        let admitting = office.clone();
+        let admit: Admit = Arc::new(move |stream, hello| admitting.admit(stream, &hello));
+        let door = Door::open(&settings.tokio, admit)?;
+        let fleet = Self { office, door };
         for process in 0..settings.processes {
-            office.spawn(process)?;
+            fleet.office.spawn(&mut fleet.office.peers.lock(), process, &fleet.door.address.to_string())?;
         }
-        Ok(Self { office })
+        Ok(fleet)
     }
 }
 
@@ -133,14 +157,31 @@ impl Office {
         let _ = self.messages.lock().send(message);
     }
 
-    fn spawn(&self, process: usize) -> Result<()> {
+    fn post_failed(&self, generation: Generation, error: Error) {
+        self.post(Message::Report(generation, Report::Failed { subtask: None, error }));
+    }
+
+    fn post_stopped(&self, generation: Generation, process: usize) {
+        for local in 0..self.threads {
+            let worker = process * self.threads + local;
+            self.post(Message::Report(generation, Report::Stopped { worker, drained: false }));
+        }
+    }
+
+    fn processes(&self) -> usize {
+        self.metrics.len() / self.threads
+    }
+
+    /// Starts a process, under the lock: a process that dies at once is found with its child in place.
+    fn spawn(&self, peers: &mut Peers, process: usize, address: &str) -> Result<()> {
         let program = std::env::current_exe()?;
-        // first, since the new process may connect before `spawn` returns
-        self.peers.lock().peers[process].incarnation += 1;
+        let peer = &mut peers.peers[process];
+        peer.incarnation += 1;
+        (peer.writer, peer.listening) = (None, None);
         let child = Command::new(&program)
             .args(std::env::args_os().skip(1))
             .env(ENV_PROCESS, process.to_string())
-            .env(ENV_MANAGER, &self.address)
+            .env(ENV_MANAGER, address)
             .env(ENV_TOKEN, &self.token)
             .env(ENV_SUBMISSION, self.submission.to_string())
             .stdin(Stdio::null())
@@ -148,15 +189,39 @@ impl Office {
             .map_err(|error| {
                 Error::from(error)
                     .context(format!("starting worker process {process} ({})", program.display()))
+                    .with_kind(ErrorKind::Peer)
             })?;
         tracing::debug!(process, pid = child.id(), "worker process started");
-        self.peers.lock().peers[process].child = Some(child);
+        peer.child = Some(child);
         Ok(())
     }
 
+    /// Lets a connection in that knows the token, and reads it on a thread of its own.
+    fn admit(self: &Arc<Self>, stream: TcpStream, hello: &ToManager) -> io::Result<()> {
+        let process = hello.index as usize;
+        if hello.kind != kind::HELLO || !same(&hello.text, &self.token) || process >= self.processes() {
+            return Err(io::Error::other("it does not know the job's token"));
+        }
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(self.silence))?;
+        let writer = stream.try_clone()?;
+        // a process that takes nothing more is as silent as one that says nothing
+        writer.set_write_timeout(Some(self.silence))?;
+        let incarnation = {
+            let mut peers = self.peers.lock();
+            let peer = &mut peers.peers[process];
+            peer.writer = Some(writer);
+            peer.incarnation
+        };
+        self.changed.notify_all();
+        let (office, watching) = (self.clone(), self.clone());
+        let run = move || office.read(process, incarnation, stream);
+        let panicked = move |error| watching.post(Message::ThreadPanicked(error));
+        spawn(format!("worker-link-{process}"), run, panicked).map(drop)
+    }
+
     /// Reads everything that one worker process says.
-    fn serve(&self, mut stream: TcpStream) {
-        let Some((process, incarnation)) = self.welcome(&mut stream) else { return };
+    fn read(&self, process: usize, incarnation: u64, mut stream: TcpStream) {
         let ended = loop {
             match wire::read_frame::<ToManager>(&mut stream) {
                 Ok(message) => self.message(process, incarnation, message),
@@ -164,24 +229,6 @@ impl Office {
             }
         };
         self.lost(process, incarnation, &ended);
-    }
-
-    fn welcome(&self, stream: &mut TcpStream) -> Option<(usize, u64)> {
-        // a stranger must not hold the thread for ever
-        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-        let hello: ToManager = wire::read_frame(stream).ok()?;
-        let process = hello.index as usize;
-        if hello.kind != kind::HELLO || hello.text != self.token || process >= self.peers.lock().peers.len() {
-            tracing::warn!("a connection without the job's token was refused");
-            return None;
-        }
-        stream.set_nodelay(true).ok()?;
-        stream.set_read_timeout(Some(self.silence)).ok()?;
-        let mut peers = self.peers.lock();
-        let peer = &mut peers.peers[process];
-        peer.writer = Some(stream.try_clone().ok()?);
-        self.changed.notify_all();
-        Some((process, peer.incarnation))
     }
 
     fn message(&self, process: usize, incarnation: u64, message: ToManager) {
@@ -194,7 +241,7 @@ impl Office {
                 }
             }
             kind::METRICS => {
-                for (local, figures) in message.numbers.chunks_exact(4).enumerate() {
+                for (local, figures) in message.numbers.chunks_exact(4).take(self.threads).enumerate() {
                     if let Some(metrics) = self.metrics.get(process * self.threads + local) {
                         metrics.learn([figures[0], figures[1], figures[2], figures[3]]);
                     }
@@ -209,13 +256,33 @@ impl Office {
             _ => {
                 let generation = Generation(message.generation);
                 match wire::decode_report(message) {
+                    Ok(Some(Report::Failed { error, .. }))
+                        if error.kind() == ErrorKind::Peer && self.cause_is_known(generation) =>
+                    {
+                        tracing::debug!("worker process {process}: {error}");
+                    }
                     Ok(Some(report)) => self.post(Message::Report(generation, report)),
                     Ok(None) => {}
-                    Err(error) => {
-                        self.post(Message::Report(generation, Report::Failed { subtask: None, error }))
-                    }
+                    Err(error) => self.post_failed(generation, error),
                 }
             }
+        }
+    }
+
+    /// A worker has lost a peer. Waits, for a moment, until it is known which process died and how: that is then the attempt's
+    /// failure, and not what others saw of it.
+    fn cause_is_known(&self, generation: Generation) -> bool {
+        let mut peers = self.peers.lock();
+        let deadline = self.clock.elapsed() + CAUSE_TIMEOUT;
+        loop {
+            if peers.loss_reported >= Some(generation) {
+                return true;
+            }
+            let left = deadline.saturating_sub(self.clock.elapsed());
+            if peers.is_over(generation) || left.is_zero() || self.closing.load(Ordering::SeqCst) {
+                return false;
+            }
+            self.changed.wait_for(&mut peers, left);
         }
     }
 
@@ -224,102 +291,139 @@ impl Office {
         if self.closing.load(Ordering::SeqCst) {
             return;
         }
-        let (generation, how) = {
+        let (generation, child) = {
             let mut peers = self.peers.lock();
             let generation = peers.generation;
             let peer = &mut peers.peers[process];
             if peer.incarnation != incarnation {
                 return;
             }
-            peer.writer = None;
-            peer.listening = None;
-            let silent = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-            (generation, peer.child.take().map(|child| end_of(child, silent, self.silence)))
+            (peer.writer, peer.listening, peer.ending) = (None, None, true);
+            (generation, peer.child.take())
         };
-        let how = how.unwrap_or_else(|| "its connection closed".into());
-        let error = Error::new(ErrorKind::Peer, format!("worker process {process} was lost: {how}"));
-        self.post(Message::Report(generation, Report::Failed { subtask: None, error }));
-        for local in 0..self.threads {
-            let worker = process * self.threads + local;
-            self.post(Message::Report(generation, Report::Stopped { worker, drained: false }));
-        }
-    }
-
-    fn send(&self, process: usize, message: &ToWorker) -> io::Result<()> {
+        self.changed.notify_all();
+        let silent = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+        let how = match child {
+            Some(child) => end_of(child, silent, self.silence),
+            None => "its connection closed".into(),
+        };
         let mut peers = self.peers.lock();
-        match &mut peers.peers[process].writer {
-            Some(writer) => wire::write_frame(writer, message),
-            None => Err(io::Error::new(
-                io::ErrorKind::NotConnected,
-                format!("worker process {process} is not connected"),
-            )),
+        peers.peers[process].ending = false;
+        let text = format!("worker process {process} was lost: {how}");
+        self.post_failed(generation, Error::new(ErrorKind::Peer, text));
+        self.post_stopped(generation, process);
+        // it died between two attempts, and the newer one was told to stop before this process was started anew
+        let newer = peers.generation;
+        if newer != generation && peers.stopping == Some(newer) && peers.peers[process].writer.is_none() {
+            self.post_stopped(newer, process);
         }
+        peers.loss_reported = peers.loss_reported.max(Some(generation));
+        drop(peers);
+        self.changed.notify_all();
     }
 
-    /// Waits until `ready` holds for all processes.
-    fn wait_for(&self, generation: Generation, what: &str, ready: impl Fn(&Peer) -> bool) -> Result<()> {
-        let mut left = START_TIMEOUT;
-        let step = Duration::from_millis(50);
+    /// Waits until `ready` holds for all processes. `None`: the attempt is over, and somebody else has said why.
+    fn wait_for(
+        &self,
+        generation: Generation,
+        what: &str,
+        ready: impl Fn(&Peer) -> bool,
+    ) -> Result<Option<MutexGuard<'_, Peers>>> {
+        let deadline = self.clock.elapsed() + START_TIMEOUT;
         let mut peers = self.peers.lock();
         loop {
-            if peers.generation != generation || self.closing.load(Ordering::SeqCst) {
-                return Err(Error::new(ErrorKind::Peer, "the attempt is over"));
+            if peers.is_over(generation) || self.closing.load(Ordering::SeqCst) {
+                return Ok(None);
             }
             let missing: Vec<usize> =
                 (0..peers.peers.len()).filter(|process| !ready(&peers.peers[*process])).collect();
             if missing.is_empty() {
-                return Ok(());
+                return Ok(Some(peers));
             }
             for process in &missing {
-                let child = &mut peers.peers[*process].child;
-                if let Some(status) = child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
-                    *child = None;
-                    let message = format!(
-                        "worker process {process} ended with {status} before it was ready; see its own error"
-                    );
-                    return Err(Error::new(ErrorKind::Peer, message));
+                let peer = &mut peers.peers[*process];
+                let lost = match &mut peer.child {
+                    // its connection has closed, and how it ended is about to be reported
+                    None if peer.ending => None,
+                    None => Some("was lost".to_owned()),
+                    Some(_) if peer.writer.is_some() => None,
+                    Some(child) => child.try_wait().ok().flatten().map(|status| {
+                        format!("ended ({}) before it was connected; see its own error", ended_by(status))
+                    }),
+                };
+                if let Some(how) = lost {
+                    peer.child = None;
+                    let text = format!("worker process {process} {how}");
+                    return Err(Error::new(ErrorKind::Peer, text));
                 }
             }
+            let left = deadline.saturating_sub(self.clock.elapsed());
             if left.is_zero() {
                 return Err(Error::new(
                     ErrorKind::Peer,
                     format!("worker processes {missing:?} {what} within {START_TIMEOUT:?}"),
                 ));
             }
-            self.changed.wait_for(&mut peers, step);
-            left = left.saturating_sub(step);
+            // a process that dies before it has connected is only found by asking for it
+            self.changed.wait_for(&mut peers, left.min(Duration::from_millis(50)));
         }
     }
 
     /// Brings all processes up, has them listen, and tells them to start.
-    fn deploy(&self, spec: &AttemptSpec) -> Result<()> {
+    fn deploy(&self, spec: &AttemptSpec, address: &str) -> Result<()> {
         let generation = spec.generation;
-        let processes = self.metrics.len() / self.threads;
-        for process in 0..processes {
-            if self.peers.lock().peers[process].child.is_none() {
-                self.spawn(process)?;
+        for process in 0..self.processes() {
+            let mut peers = self.peers.lock();
+            if peers.is_over(generation) {
+                return Ok(());
+            }
+            let child = peers.peers[process].child.as_mut();
+            if child.is_none_or(|child| matches!(child.try_wait(), Ok(Some(_)))) {
+                self.spawn(&mut peers, process, address)?;
             }
         }
-        self.wait_for(generation, "did not connect", |peer| peer.writer.is_some())?;
+        let Some(mut peers) = self.wait_for(generation, "did not connect", |peer| peer.writer.is_some())?
+        else {
+            return Ok(());
+        };
         let prepare = ToWorker { kind: kind::PREPARE, generation: generation.0, ..ToWorker::default() };
-        for process in 0..processes {
-            self.send(process, &prepare)?;
+        for process in 0..self.processes() {
+            peers.send(process, &prepare)?;
         }
-        self.wait_for(generation, "did not open their sockets", |peer| peer.listening.is_some())?;
-        let addresses = self.peers.lock().peers.iter().filter_map(|peer| peer.listening.clone()).collect();
+        drop(peers);
+        let listening = |peer: &Peer| peer.listening.is_some() && peer.writer.is_some();
+        let Some(mut peers) = self.wait_for(generation, "did not open their sockets", listening)? else {
+            return Ok(());
+        };
         let start = ToWorker {
             kind: kind::START,
             generation: generation.0,
-            addresses,
+            // all of them are there, in the order of their numbers
+            addresses: peers.peers.iter().filter_map(|peer| peer.listening.clone()).collect(),
             restored: spec.restored.as_ref().map(|restored| wire::encode_restored(restored)),
             location: spec.restored.as_ref().and_then(|restored| restored.location.clone()),
             ..ToWorker::default()
         };
-        for process in 0..processes {
-            self.send(process, &start)?;
+        for process in 0..self.processes() {
+            peers.send(process, &start)?;
         }
         Ok(())
     }
+}
+
+/// Whether two texts are equal, in a time that does not tell where they differ.
+fn same(one: &str, other: &str) -> bool {
+    let differences = one.bytes().zip(other.bytes()).fold(0, |found, (a, b)| found | (a ^ b));
+    one.len() == other.len() && differences == 0
+}
+
+/// How a process ended, for people.
+fn ended_by(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    if let Some(9) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return format!("{status}: somebody killed it, or the kernel did as memory ran out");
+    }
+    status.to_string()
 }
 
 /// Ends a lost process for good and says how it ended.
@@ -332,7 +436,7 @@ fn end_of(mut child: Child, silent: bool, silence: Duration) -> String {
     }
     for _ in 0..100 {
         match child.try_wait() {
-            Ok(Some(status)) => return format!("process {pid} ended with {status}"),
+            Ok(Some(status)) => return format!("process {pid} ended with {}", ended_by(status)),
             Ok(None) => std::thread::sleep(Duration::from_millis(2)),
             Err(error) => return format!("process {pid} cannot be asked: {error}"),
         }
@@ -349,25 +453,36 @@ impl Fleet for ProcessFleet {
             peers.generation = spec.generation;
             peers.peers.iter_mut().for_each(|peer| peer.listening = None);
         }
-        let office = self.office.clone();
-        std::thread::Builder::new().name("deploy".into()).spawn(move || {
-            if let Err(error) = office.deploy(&spec) {
-                office.post(Message::Report(
-                    spec.generation,
-                    Report::Failed { subtask: None, error: error.with_kind(ErrorKind::Peer) },
-                ));
-                // those that never got the start have nothing to stop
-                office.post(Message::DeployFailed(spec.generation));
+        // a thread that brings up the attempt before this one goes home
+        self.office.changed.notify_all();
+        let (office, watching, generation) = (self.office.clone(), self.office.clone(), spec.generation);
+        let address = self.door.address.to_string();
+        let deploy = move || {
+            if let Err(error) = office.deploy(&spec, &address) {
+                office.post_failed(spec.generation, error.with_kind(ErrorKind::Peer));
             }
-        })?;
+        };
+        spawn("deploy", deploy, move |error| watching.post_failed(generation, error))?;
         Ok(())
     }
 
     fn send(&mut self, control: Control) {
-        let generation = self.office.peers.lock().generation;
+        let mut peers = self.office.peers.lock();
+        let generation = peers.generation;
         let message = wire::encode_control(generation, &control);
-        for process in 0..self.office.metrics.len() / self.office.threads {
-            if let Err(error) = self.office.send(process, &message) {
+        let stop = control == Control::Stop;
+        if stop {
+            peers.stopping = Some(generation);
+            self.office.changed.notify_all();
+        }
+        for process in 0..self.office.processes() {
+            let peer = &peers.peers[process];
+            if peer.writer.is_none() {
+                if stop && !peer.ending {
+                    // it has not come so far as to have something to stop
+                    self.office.post_stopped(generation, process);
+                }
+            } else if let Err(error) = peers.send(process, &message) {
                 // a lost process is reported by its own connection
                 tracing::debug!(process, "{error}");
             }
@@ -401,26 +516,58 @@ impl Fleet for ProcessFleet {
 
     fn shutdown(&mut self, grace: Duration) {
         self.office.closing.store(true, Ordering::SeqCst);
+        self.office.changed.notify_all();
         let shutdown = ToWorker { kind: kind::SHUTDOWN, ..ToWorker::default() };
-        for process in 0..self.office.metrics.len() / self.office.threads {
-            let _ = self.office.send(process, &shutdown);
-        }
-        // wakes the accepting thread, so that it ends
-        let _ = TcpStream::connect(&self.office.address);
-        let mut left = grace.min(Duration::from_secs(5));
-        let step = Duration::from_millis(5);
-        let children: Vec<Child> =
-            self.office.peers.lock().peers.iter_mut().filter_map(|peer| peer.child.take()).collect();
+        let children: Vec<Child> = {
+            let mut peers = self.office.peers.lock();
+            for process in 0..self.office.processes() {
+                let _ = peers.send(process, &shutdown);
+            }
+            peers.peers.iter_mut().filter_map(|peer| peer.child.take()).collect()
+        };
+        let clock = &self.office.clock;
+        let deadline = clock.elapsed() + grace.min(Duration::from_secs(5));
         for mut child in children {
             while !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
-                if left.is_zero() {
+                if clock.elapsed() >= deadline {
                     let _ = child.kill();
                     let _ = child.wait();
                     break;
                 }
-                std::thread::sleep(step);
-                left = left.saturating_sub(step);
+                std::thread::sleep(Duration::from_millis(5));
             }
         }
+    }
+}
+
+impl Drop for ProcessFleet {
+    /// For a JobManager that panicked: no process must outlive it.
+    fn drop(&mut self) {
+        if !self.office.closing.load(Ordering::SeqCst) {
+            self.shutdown(Duration::ZERO);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_only_the_same_if_all_of_it_is() {
+        assert!(same("0f3a", "0f3a"));
+        for other in ["", "0f3", "0f3a0", "0f3b", "1f3a"] {
+            assert!(!same("0f3a", other), "{other}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_killed_process_is_named_with_its_signal() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id();
+        child.kill().unwrap();
+        let text = end_of(child, false, Duration::from_secs(1));
+        assert!(text.contains(&format!("process {pid}")) && text.contains("signal: 9 (SIGKILL)"), "{text}");
     }
 }

@@ -19,6 +19,20 @@ fn an_expired_checkpoint_names_the_subtasks_that_did_not_acknowledge() {
 }
 
 #[test]
+fn a_checkpoint_that_the_end_of_its_attempt_cuts_short_blames_no_subtask() {
+    let mut bench = Bench::running(every_ten_seconds());
+    bench.trigger(1);
+    let reason = "the job was cancelled".to_owned();
+    let commands = bench.all(Event::AttemptStopped { generation: bench.generation, reason });
+    let told = commands.iter().find_map(|command| match command {
+        Command::Info(text) => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(told, Some("checkpoint 1 was given up: the attempt ended: the job was cancelled"));
+    assert!(!commands.iter().any(|command| matches!(command, Command::Warn(_))), "{commands:?}");
+}
+
+#[test]
 fn so_many_failures_in_a_row_as_tolerated_do_not_fail_the_job() {
     let mut bench =
         Bench::running(CheckpointConfig { tolerable_failed_checkpoints: 2, ..every_ten_seconds() });

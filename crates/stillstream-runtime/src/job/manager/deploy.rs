@@ -93,6 +93,8 @@ impl Manager {
         self.state.phase = Phase::Deploying(tasks.iter().map(|task| task.id).collect());
         let spec = AttemptSpec { generation: self.state.generation, restored: restored.map(Arc::new) };
         if let Err(error) = self.fleet.start(spec) {
+            // nothing runs, so nothing has to stop: it is a failed attempt like any other
+            self.state.stopped.extend(0..self.fleet.workers());
             self.fail(error);
         }
     }

@@ -59,7 +59,7 @@ pub(super) const ROWS: &[Row] = &[
         "10 s",
         "time between two signs of life of a process",
     )
-    .no_effect("a process gives ten signs of life a second: leave it out"),
+    .no_effect("a process gives a sign of life at least once a second: leave it out"),
     option(
         "heartbeat.timeout",
         Kind::Duration,
