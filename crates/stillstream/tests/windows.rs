@@ -11,7 +11,7 @@ fn clicks() -> Vec<(String, i64)> {
 
 fn counts(
     parallelism: u32,
-    window: impl stillstream::window::WindowAssigner,
+    window: impl stillstream::window::WindowAssigner<(String, i64)>,
 ) -> Result<Vec<(String, i64, u64)>> {
     struct Count;
     impl Aggregate for Count {

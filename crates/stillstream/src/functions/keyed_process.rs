@@ -69,11 +69,9 @@ pub trait KeyedProcess: Sized + 'static {
     /// An error fails the job, which then restarts by its restart strategy.
     fn process(&mut self, record: Self::In, ctx: &mut Context<'_, Self>) -> Result<()>;
 
-    /// Called for each timer that fires, with the time that it was set for. The context's
-    /// [`timestamp`](KeyedContext::timestamp) is that time for a timer of event time, and `None` for one of processing time.
-    ///
-    /// A watermark may come after records that are later than it, and so may a timer: where that matters, compare times in
-    /// [`process`](Self::process) too.
+    /// Called for each timer that fires, with the time that it was set for, in the order of those times. The context knows the
+    /// [key](KeyedContext::key) and [by which clock](KeyedContext::time_domain) it fires; its
+    /// [`timestamp`](KeyedContext::timestamp) is the timer's time for one of event time, and `None` for one of processing time.
     ///
     /// At the end of a bounded input the watermark is [`Timestamp::MAX`], and every timer of event time is due, also one
     /// that is set then: a function that sets the next timer with each must stop when it sees that watermark, or the job
