@@ -130,7 +130,9 @@ macro_rules! on {
 
 impl Driver {
     fn all() -> [fn() -> Self; 3] {
-        let one = || Self::One(StreamDriver::new(|orders: &DataStream<Order>| orders.key_by(|o| o.0).process::<One>()));
+        let one = || {
+            Self::One(StreamDriver::new(|orders: &DataStream<Order>| orders.key_by(|o| o.0).process::<One>()))
+        };
         let two = || {
             Self::Two(ConnectedDriver::new(|first: &DataStream<Order>, second: &DataStream<Order>| {
                 first.connect(second).key_by(|order| order.0, |order| order.0).process::<Two>()

@@ -145,7 +145,8 @@ impl<R: Data> Driven<R> {
             let mut context =
                 OpenContext::by_hand(&node.name, subtask, parallelism, groups, store, self.clock.clone());
             context.counters = self.counters.clone();
-            context.restored = restored.as_ref().map(|old| deal_out(&old.0, subtask as usize, parallelism as usize));
+            context.restored =
+                restored.as_ref().map(|old| deal_out(&old.0, subtask as usize, parallelism as usize));
             context.restored_checkpoint = restored.as_ref().map(|_| CheckpointId(self.checkpoints));
             #[cfg(all(test, feature = "rocksdb"))]
             {
@@ -161,8 +162,11 @@ impl<R: Data> Driven<R> {
     /// Lets a subtask go on until it has nothing to do, and takes what it has emitted.
     fn settle(&mut self, subtask: usize) -> Result<()> {
         let main = self.planned.as_ref().map_or(None, |planned| planned.side);
+        let now = self.clock.now_ms();
         let Subtask { operator, out } = &mut self.subtasks[subtask];
         while operator.resume(out)? {}
+        // as a job does whenever a task has worked: a timer can be due as soon as it is set
+        while operator.processing_time(now, out)?.is_some_and(|next| next <= now) {}
         for emission in out.drain() {
             let (side, batch) = match emission {
                 Emission::Batch(batch) => (None, batch),
@@ -171,7 +175,8 @@ impl<R: Data> Driven<R> {
             };
             if side == main {
                 let batch = batch.take::<R>()?;
-                let times: Vec<_> = (0..batch.len()).map(|i| batch.time(i).map(Timestamp::from_millis)).collect();
+                let times: Vec<_> =
+                    (0..batch.len()).map(|i| batch.time(i).map(Timestamp::from_millis)).collect();
                 self.main.extend(batch.values.into_iter().zip(times));
             } else if let Some(side) = side {
                 self.side.push((side, batch));
@@ -212,13 +217,7 @@ impl<R: Data> Driven<R> {
     pub fn advance_clock(&mut self, by: Duration) -> Result<()> {
         self.open()?;
         self.clock.advance(by);
-        let now = self.clock.now_ms();
-        for subtask in 0..self.subtasks.len() {
-            let Subtask { operator, out } = &mut self.subtasks[subtask];
-            while operator.processing_time(now, out)?.is_some_and(|next| next <= now) {}
-            self.settle(subtask)?;
-        }
-        Ok(())
+        (0..self.subtasks.len()).try_for_each(|subtask| self.settle(subtask))
     }
 
     pub fn output(&mut self) -> Vec<(R, Option<Timestamp>)> {

@@ -122,7 +122,9 @@ impl<T> fmt::Debug for Windows<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(kind, domain) => write!(f, "{kind:?} of {domain:?}"),
-            Self::DynamicSession(_, domain) => write!(f, "sessions with a gap for each record, of {domain:?}"),
+            Self::DynamicSession(_, domain) => {
+                write!(f, "sessions with a gap for each record, of {domain:?}")
+            }
             Self::Global { .. } => f.write_str("the global window"),
         }
     }

@@ -347,7 +347,9 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
     /// The kind of window if one of the operators for the usual cases knows it.
     fn usual(&self) -> Option<Kind> {
         match self.windows {
-            Windows::Fixed(kind, TimeDomain::EventTime) if TypeId::of::<Tr>() == TypeId::of::<DefaultTrigger>() => {
+            Windows::Fixed(kind, TimeDomain::EventTime)
+                if TypeId::of::<Tr>() == TypeId::of::<DefaultTrigger>() =>
+            {
                 Some(kind)
             }
             _ => None,
@@ -393,11 +395,15 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
                 std::any::type_name::<Tr>()
             ));
         }
+        if windows.merge()
+            && let Some(mistake) = states::mistake_where_windows_merge::<S::Key, C::Out>(&function)
+        {
+            input.graph().mistake(mistake.into());
+        }
         let spec = NodeSpec::stateful("window").with_sides(settings.sides.clone());
         let (contents, function) = (Arc::new(contents), Arc::new(function));
         let parts = Parts { windows, settings, trigger, contents, function };
-        let results =
-            input.operator(spec, move |selector| Ok(GeneralWindows::new(parts.clone(), selector)));
+        let results = input.operator(spec, move |selector| Ok(GeneralWindows::new(parts.clone(), selector)));
         in_one_subtask(results, all_in_one)
     }
 }

@@ -83,7 +83,8 @@ pub trait ProcessWindow: Sized + 'static {
 }
 
 /// Makes a [`ProcessWindow`].
-pub(crate) type Open<P> = Arc<dyn Fn(&mut WindowStates<'_, <P as ProcessWindow>::Key>) -> Result<P> + Send + Sync>;
+pub(crate) type Open<P> =
+    Arc<dyn Fn(&mut WindowStates<'_, <P as ProcessWindow>::Key>) -> Result<P> + Send + Sync>;
 
 /// Calls a [`ProcessWindow`].
 pub(crate) struct Process<P: ProcessWindow>(pub Open<P>);
@@ -96,7 +97,12 @@ impl<P: ProcessWindow> Function<P::Key, P::In> for Process<P> {
         (self.0)(states)
     }
 
-    fn call(&self, function: &mut P, input: P::In, ctx: &mut WindowContext<'_, P::Key, P::Out>) -> Result<()> {
+    fn call(
+        &self,
+        function: &mut P,
+        input: P::In,
+        ctx: &mut WindowContext<'_, P::Key, P::Out>,
+    ) -> Result<()> {
         function.process(input, ctx)
     }
 

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use stillstream_state::{
-    Aggregate, AggregatingState, CurrentKey, Data, Key, KeyedStateBackend, ListState, MapState, ReducingState,
-    StateError, ValueState,
+    Aggregate, AggregatingState, BackendOptions, CurrentKey, Data, Key, KeyedStateBackend, ListState,
+    MapState, ReducingState, StateError, ValueState,
 };
-use stillstream_types::{Error, ErrorKind, Result};
+use stillstream_types::{Error, ErrorKind, KeyGroups, Result};
 
-use super::general::WindowKey;
+use super::general::{Function, WindowKey};
 
 /// Forgets one state of a key and window.
 pub(crate) type Forget = Box<dyn Fn(CurrentKey<'_>) -> Result<(), StateError>>;
@@ -22,6 +22,8 @@ pub struct WindowStates<'a, K> {
     pub(crate) backend: &'a mut KeyedStateBackend<WindowKey<K>>,
     pub(crate) forget: &'a mut Vec<Forget>,
     pub(crate) windows_merge: bool,
+    /// State per window has been asked for where windows merge.
+    pub(crate) refused: bool,
     pub(crate) subtask: u32,
     pub(crate) parallelism: u32,
 }
@@ -32,18 +34,37 @@ impl<K> fmt::Debug for WindowStates<'_, K> {
     }
 }
 
+const WINDOWS_MERGE: &str = "state per window is not possible with session windows, since they merge: use \
+    `states.per_key()`, or another kind of window";
+
+/// What is wrong with the states of a function over windows that merge; it is opened once for that, with states that lead nowhere.
+pub(crate) fn mistake_where_windows_merge<K: Key, In>(
+    function: &impl Function<K, In>,
+) -> Option<&'static str> {
+    let groups = KeyGroups::new(1);
+    let mut states = WindowStates {
+        backend: &mut KeyedStateBackend::heap(BackendOptions::new(groups, groups.all())),
+        forget: &mut Vec::new(),
+        windows_merge: true,
+        refused: false,
+        subtask: 0,
+        parallelism: 1,
+    };
+    // any other error of the function is the job's, when it runs
+    let _ = function.open(&mut states);
+    states.refused.then_some(WINDOWS_MERGE)
+}
+
 impl<K: Key> WindowStates<'_, K> {
     /// States of which each key has one in each window. They are forgotten with the window. Flink's `windowState()`.
     ///
     /// # Errors
-    /// With session windows, which merge: nobody could tell how two states become one.
+    /// With session windows, which merge: nobody could tell how two states become one. `execute` says so before the job
+    /// starts.
     pub fn per_window(&mut self) -> Result<ScopedStates<'_, K>> {
         if self.windows_merge {
-            return Err(Error::new(
-                ErrorKind::Plan,
-                "state per window is not possible with session windows, since they merge: use `states.per_key()`, or \
-                 another kind of window",
-            ));
+            self.refused = true;
+            return Err(Error::new(ErrorKind::Plan, WINDOWS_MERGE));
         }
         Ok(ScopedStates { backend: &mut *self.backend, forget: Some(&mut *self.forget) })
     }

@@ -19,7 +19,10 @@ pub(crate) trait Contents<T: Data>: Send + Sync + 'static {
     /// Where it is kept.
     type Store<K: Key>;
 
-    fn open<K: Key>(&self, backend: &mut KeyedStateBackend<WindowKey<K>>) -> Result<Self::Store<K>, StateError>;
+    fn open<K: Key>(
+        &self,
+        backend: &mut KeyedStateBackend<WindowKey<K>>,
+    ) -> Result<Self::Store<K>, StateError>;
 
     fn add<K: Key>(
         &self,
@@ -56,7 +59,10 @@ impl<T: Data, A: Aggregate<In = T> + Send + Sync> Contents<T> for Aggregated<A> 
     type Out = A::Out;
     type Store<K: Key> = KeyedValue<WindowKey<K>, A::Acc>;
 
-    fn open<K: Key>(&self, backend: &mut KeyedStateBackend<WindowKey<K>>) -> Result<Self::Store<K>, StateError> {
+    fn open<K: Key>(
+        &self,
+        backend: &mut KeyedStateBackend<WindowKey<K>>,
+    ) -> Result<Self::Store<K>, StateError> {
         backend.keyed_value(NAME)
     }
 
@@ -120,7 +126,10 @@ impl<T: Data> Contents<T> for Listed<T> {
     type Out = Vec<T>;
     type Store<K: Key> = ListState<T>;
 
-    fn open<K: Key>(&self, backend: &mut KeyedStateBackend<WindowKey<K>>) -> Result<Self::Store<K>, StateError> {
+    fn open<K: Key>(
+        &self,
+        backend: &mut KeyedStateBackend<WindowKey<K>>,
+    ) -> Result<Self::Store<K>, StateError> {
         backend.list(NAME)
     }
 
@@ -145,12 +154,7 @@ impl<T: Data> Contents<T> for Listed<T> {
         if records.is_empty() { Ok(()) } else { f(records) }
     }
 
-    fn merge<K: Key>(
-        &self,
-        list: &ListState<T>,
-        into: &Place<K>,
-        from: &Place<K>,
-    ) -> Result<(), StateError> {
+    fn merge<K: Key>(&self, list: &ListState<T>, into: &Place<K>, from: &Place<K>) -> Result<(), StateError> {
         move_list(list, into, from)
     }
 
@@ -175,7 +179,10 @@ where
     type Out = R;
     type Store<K: Key> = ListState<TimestampedValue<T>>;
 
-    fn open<K: Key>(&self, backend: &mut KeyedStateBackend<WindowKey<K>>) -> Result<Self::Store<K>, StateError> {
+    fn open<K: Key>(
+        &self,
+        backend: &mut KeyedStateBackend<WindowKey<K>>,
+    ) -> Result<Self::Store<K>, StateError> {
         backend.list(NAME)
     }
 

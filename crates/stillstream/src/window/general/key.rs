@@ -88,8 +88,10 @@ mod tests {
         let groups = KeyGroups::new(128);
         for key in ["", "a", "hello", "user-1"].map(String::from) {
             let own = key.key_hash(groups);
-            let window =
-                |start: i64| TimeWindow { start: Timestamp::from_millis(start), end: Timestamp::from_millis(start + 5) };
+            let window = |start: i64| TimeWindow {
+                start: Timestamp::from_millis(start),
+                end: Timestamp::from_millis(start + 5),
+            };
             let places: Vec<_> =
                 (0..100).map(|start| Place::of(&key, Some(window(start)), groups).hash).collect();
             assert!(places.iter().all(|hash| hash.group() == own.group()), "{key}");

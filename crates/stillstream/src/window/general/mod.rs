@@ -53,11 +53,7 @@ pub(crate) trait Function<K: Key, In>: Send + Sync + 'static {
     ) -> Result<()>;
 
     /// The window is forgotten.
-    fn clear(
-        &self,
-        instance: &mut Self::Instance,
-        ctx: &mut WindowContext<'_, K, Self::Out>,
-    ) -> Result<()>;
+    fn clear(&self, instance: &mut Self::Instance, ctx: &mut WindowContext<'_, K, Self::Out>) -> Result<()>;
 }
 
 /// What all parallel instances share.

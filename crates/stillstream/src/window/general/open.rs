@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stillstream_runtime::OpenContext;
 use stillstream_runtime::clock::Clock;
-use stillstream_state::{Data, Key, KeyedValue, Keyed, TimeDomain, Timer, Timers};
+use stillstream_state::{Data, Key, Keyed, KeyedValue, TimeDomain, Timer, Timers};
 use stillstream_types::{KeyGroups, KeyHash, Result, Timestamp};
 
 use super::contents::Contents;
@@ -81,6 +81,7 @@ where
             backend,
             forget: &mut forget,
             windows_merge,
+            refused: false,
             subtask: context.subtask.0,
             parallelism: context.parallelism,
         })?;

@@ -42,6 +42,8 @@ impl Sessions {
             }
             !touches
         });
+        // the earliest one's records come first
+        merged.sort_unstable_by_key(|there| there.window);
         let now = Merged { window: now, contents: merged.first().map_or(now, |first| first.contents) };
         self.0.push(now);
         if let [only] = merged[..]

@@ -50,12 +50,7 @@ impl Aggregate for Sum {
 }
 
 /// Keeps all records and adds them up when the window fires.
-fn sum_of_all(
-    key: &u32,
-    window: TimeWindow,
-    records: Vec<Record>,
-    out: &mut Collector<Fired>,
-) -> Result<()> {
+fn sum_of_all(key: &u32, window: TimeWindow, records: Vec<Record>, out: &mut Collector<Fired>) -> Result<()> {
     let (start, end) = (window.start.as_millis(), window.end.as_millis());
     out.emit((*key, start, end, records.len() as u64, records.iter().map(|record| record.1).sum()));
     Ok(())

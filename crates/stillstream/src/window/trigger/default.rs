@@ -82,9 +82,11 @@ impl<T> Trigger<T> for DefaultTrigger {
 
     fn validate(&self) -> Result<(), String> {
         match self.0 {
-            Fires::Never => Err("a global window never fires without a trigger: add `.trigger(..)` after `.window(..)`, or \
+            Fires::Never => Err(
+                "a global window never fires without a trigger: add `.trigger(..)` after `.window(..)`, or \
                  make it by `GlobalWindows::create_with_end_of_stream_trigger()`"
-                .into()),
+                    .into(),
+            ),
             _ => Ok(()),
         }
     }

@@ -9,7 +9,11 @@ use crate::window::{
 #[test]
 fn a_count_trigger_counts_in_each_sliding_window_by_itself() {
     let mut driver = Driver::new(|records| {
-        records.key_by_ref(name).window(Sliding::of(millis(10), millis(5))).trigger(CountTrigger::of(2)).reduce(add)
+        records
+            .key_by_ref(name)
+            .window(Sliding::of(millis(10), millis(5)))
+            .trigger(CountTrigger::of(2))
+            .reduce(add)
     });
     // 1 is in [-5, 5) and [0, 10), 2 in [0, 10) and [5, 15), 4 in [5, 15) and [10, 20)
     feed(&mut driver, [(1, 2), (2, 7), (4, 12)]);

@@ -167,7 +167,9 @@ fn an_aggregate_or_a_reduced_record_goes_to_a_function_with_a_context() {
             match kind {
                 0 => sessions.aggregate_process::<Spanned>(Sum),
                 1 => sessions.reduce_process::<SpannedRecord>(add),
-                _ => sessions.trigger(EventTimeTrigger::create()).aggregate_process_with(Sum, |_| Ok(Spanned)),
+                _ => {
+                    sessions.trigger(EventTimeTrigger::create()).aggregate_process_with(Sum, |_| Ok(Spanned))
+                }
             }
         });
         feed(&mut driver, [(1, 0), (2, 18), (4, 9), (8, 50)]);
@@ -182,7 +184,8 @@ fn one_subtask_does_the_windows_over_all_keys() -> Result<()> {
     env.set_parallelism(3);
     let records = env.from_collection((0..100u64).map(|n| (n.to_string(), n)));
     let records = records.watermarks(
-        WatermarkStrategy::bounded_out_of_orderness(seconds(1)).timestamp(|record: &Record| at(record.1 as i64)),
+        WatermarkStrategy::bounded_out_of_orderness(seconds(1))
+            .timestamp(|record: &Record| at(record.1 as i64)),
     );
     let sums = records.window_all(Tumbling::of(millis(50))).reduce(add).map(|record| record.1).collect();
     let tens = records.count_window_all(10).count().map(|((), n)| n).collect();

@@ -55,11 +55,10 @@ impl ProcessWindow for PerWindow {
 }
 
 #[test]
-fn state_per_window_of_sessions_is_refused_before_the_first_record() {
-    let mut driver = StreamDriver::new(|records: &DataStream<Record>| {
+fn state_per_window_of_sessions_is_refused_before_the_job_starts() {
+    let message = mistake(|records| {
         records.key_by_ref(name).window(Session::with_gap(seconds(1))).process::<PerWindow>()
     });
-    let message = driver.watermark(at(0)).unwrap_err().to_string();
     assert!(message.contains("merge") && message.contains("per_key"), "{message}");
 }
 
@@ -79,7 +78,12 @@ fn a_gap_of_nothing_and_a_record_without_time_say_what_is_wrong() {
 #[test]
 fn a_driver_of_more_than_one_operator_says_so() {
     let mut driver = Driver::new(|records| {
-        records.map(|record| record).key_by_ref(name).window(GlobalWindows::create()).trigger(CountTrigger::of(1)).reduce(add)
+        records
+            .map(|record| record)
+            .key_by_ref(name)
+            .window(GlobalWindows::create())
+            .trigger(CountTrigger::of(1))
+            .reduce(add)
     });
     let error = driver.record(record(1)).unwrap_err();
     assert!(error.to_string().contains("drives one operator"), "{error}");

@@ -38,12 +38,7 @@ impl ProcessWindow for Numbered {
     }
 }
 
-fn lines(
-    key: &String,
-    window: TimeWindow,
-    records: Vec<Record>,
-    out: &mut Collector<Line>,
-) -> Result<()> {
+fn lines(key: &String, window: TimeWindow, records: Vec<Record>, out: &mut Collector<Line>) -> Result<()> {
     out.emit((key.clone(), records.iter().map(|record| record.1).sum(), window.end.as_millis()));
     Ok(())
 }
@@ -69,7 +64,8 @@ const BUILDS: [(&str, Build); 12] = [
         windows.trigger(PurgingTrigger::of(CountTrigger::of(2))).apply(lines)
     }),
     ("sessions, continuous", |records| {
-        let windows = records.key_by_ref(name).window(Session::with_gap(millis(6))).allowed_lateness(millis(9));
+        let windows =
+            records.key_by_ref(name).window(Session::with_gap(millis(6))).allowed_lateness(millis(9));
         windows.trigger(ContinuousEventTimeTrigger::of(millis(4))).apply(lines)
     }),
     ("dynamic sessions", |records| {
