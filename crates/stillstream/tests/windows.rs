@@ -112,7 +112,7 @@ fn windows_with_triggers_and_state_count_each_record_once_over_failures() -> Res
     let failures = Arc::new(AtomicU64::new(0));
     let mut env = StreamExecutionEnvironment::new();
     env.set_parallelism(2)
-        .enable_checkpointing(millis(5))
+        .enable_checkpointing(millis(10))
         .set_restart_strategy(RestartStrategy::fixed_delay(5, Duration::ZERO));
     let failed = failures.clone();
     let numbers = env
@@ -171,7 +171,7 @@ fn windows_with_triggers_and_state_count_each_record_once_over_failures() -> Res
 #[test]
 fn a_window_of_processing_time_fires_while_the_job_runs() -> Result<()> {
     let mut env = StreamExecutionEnvironment::new();
-    env.enable_checkpointing(millis(5));
+    env.enable_checkpointing(millis(10));
     let counts = env
         .from_source("numbers", Paced::new(Generator::new(1 << 40, |n| n), 10, 1))
         .uid("numbers")
