@@ -38,6 +38,7 @@ impl ProcessWindow for Numbered {
     }
 }
 
+#[expect(clippy::ptr_arg, reason = "the signature is that of a window's function")]
 fn lines(key: &String, window: TimeWindow, records: Vec<Record>, out: &mut Collector<Line>) -> Result<()> {
     out.emit((key.clone(), records.iter().map(|record| record.1).sum(), window.end.as_millis()));
     Ok(())
