@@ -161,7 +161,8 @@ impl<L: Logic> KeyedOperator<L> {
         };
         self.call(out, |logic, call| {
             last.by_ref().take(room).try_for_each(|timer| {
-                logic.timer(timer.time, &mut call.context(&timer.key, timer.hash, None))
+                let domain = Some(TimeDomain::ProcessingTime);
+                logic.timer(timer.time, &mut call.context(&timer.key, timer.hash, None, domain))
             })
         })?;
         let more = last.len() > 0;

@@ -10,6 +10,7 @@ use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::plan::{Exchange, Node, NodeBody};
 use stillstream_runtime::{AnyBatch, Emission, OpenContext, Operator, Output};
 use stillstream_state::{Data, MemorySnapshotStore};
+use stillstream_types::config::PendingTimers;
 use stillstream_types::{
     CheckpointId, Error, ErrorKind, KeyGroups, OperatorStateHandle, OperatorSubtaskState, RedistributionMode,
     Result, Timestamp,
@@ -44,6 +45,7 @@ pub(super) struct Driven<R> {
     planned: Result<Planned, String>,
     parallelism: u32,
     restored: Option<DriverSnapshot>,
+    pending_timers: PendingTimers,
     clock: Arc<ManualClock>,
     counters: Arc<Counters>,
     /// By input.
@@ -92,6 +94,7 @@ impl<R: Data> Driven<R> {
             planned: plan_of(stream, inputs),
             parallelism: 1,
             restored: None,
+            pending_timers: PendingTimers::Drop,
             clock: Arc::default(),
             counters: Arc::default(),
             deals: Vec::new(),
@@ -145,6 +148,11 @@ impl<R: Data> Driven<R> {
             let mut context =
                 OpenContext::by_hand(&node.name, subtask, parallelism, groups, store, self.clock.clone());
             context.counters = self.counters.clone();
+            context.pending_timers = match self.pending_timers {
+                PendingTimers::Drop => stillstream_runtime::PendingTimers::Drop,
+                PendingTimers::Fire => stillstream_runtime::PendingTimers::Fire,
+                PendingTimers::Await => stillstream_runtime::PendingTimers::Await,
+            };
             context.restored =
                 restored.as_ref().map(|old| deal_out(&old.0, subtask as usize, parallelism as usize));
             context.restored_checkpoint = restored.as_ref().map(|_| CheckpointId(self.checkpoints));
@@ -212,6 +220,27 @@ impl<R: Data> Driven<R> {
             self.settle(subtask)?;
         }
         Ok(())
+    }
+
+    pub fn set_pending_timers(&mut self, pending: PendingTimers) {
+        self.pending_timers = pending;
+    }
+
+    /// Ends the input of all subtasks; the clock moves on to timers that are awaited.
+    pub fn end_input(&mut self) -> Result<()> {
+        self.open()?;
+        for subtask in 0..self.subtasks.len() {
+            loop {
+                let now = self.clock.now_ms();
+                let Subtask { operator, out } = &mut self.subtasks[subtask];
+                let Some(next) = operator.end_of_input(now, out)? else { break };
+                if next > now {
+                    self.clock.set_ms(next);
+                }
+                self.settle(subtask)?;
+            }
+        }
+        self.watermark(Timestamp::MAX)
     }
 
     pub fn advance_clock(&mut self, by: Duration) -> Result<()> {

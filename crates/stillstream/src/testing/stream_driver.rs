@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use stillstream_runtime::Batch;
 use stillstream_state::Data;
+use stillstream_types::config::PendingTimers;
 use stillstream_types::{Result, Timestamp};
 
 use super::DriverSnapshot;
@@ -88,12 +89,20 @@ macro_rules! driver_methods {
             self.driven.watermark(watermark)
         }
 
-        /// Ends the input: the watermark becomes [`Timestamp::MAX`], and all event timers fire.
+        /// What becomes of timers of processing time that are set when the input ends; they are dropped if this is not called.
+        /// Before the first record.
+        pub fn pending_timers(mut self, pending: PendingTimers) -> Self {
+            self.driven.set_pending_timers(pending);
+            self
+        }
+
+        /// Ends the input: the watermark becomes [`Timestamp::MAX`], and all event timers fire. Before that the clock moves on to
+        /// timers of processing time that are to be awaited.
         ///
         /// # Errors
         /// The function's own.
         pub fn end_input(&mut self) -> Result<()> {
-            self.driven.watermark(Timestamp::MAX)
+            self.driven.end_input()
         }
 
         /// Moves the clock on: fires processing-time timers that are due.

@@ -61,6 +61,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_runtime::exchange::KeySelector;
+use stillstream_runtime::plan::EventTimeRole;
 use stillstream_state::{Aggregate, Data, TimeDomain};
 use stillstream_types::Result;
 
@@ -375,7 +376,7 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
                 Ok(SessionWindows::new(gap, settings.clone(), selector, aggregate, emit))
             }),
         };
-        in_one_subtask(results, all_in_one)
+        settle(results, all_in_one, true)
     }
 
     /// Any window, by the operator that knows all of them.
@@ -400,18 +401,25 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         {
             input.graph().mistake(mistake.into());
         }
+        let needs_watermarks = windows.domain() == Some(TimeDomain::EventTime);
         let spec = NodeSpec::stateful("window").with_sides(settings.sides.clone());
         let (contents, function) = (Arc::new(contents), Arc::new(function));
         let parts = Parts { windows, settings, trigger, contents, function };
         let results = input.operator(spec, move |selector| Ok(GeneralWindows::new(parts.clone(), selector)));
-        in_one_subtask(results, all_in_one)
+        settle(results, all_in_one, needs_watermarks)
     }
 }
 
-/// Windows over all keys have one key, and so one subtask and one key group.
-fn in_one_subtask<R: Data>(results: DataStream<R>, all_in_one: bool) -> DataStream<R> {
-    match all_in_one {
+/// Windows over all keys have one key, and so one subtask and one key group; windows of event time do nothing without
+/// watermarks.
+fn settle<R: Data>(results: DataStream<R>, all_in_one: bool, needs_watermarks: bool) -> DataStream<R> {
+    let results = match all_in_one {
         true => results.set_parallelism(1).set_max_parallelism(1),
         false => results,
-    }
+    };
+    results.change("a window", |node| {
+        if needs_watermarks {
+            node.event_time = EventTimeRole::Needs;
+        }
+    })
 }

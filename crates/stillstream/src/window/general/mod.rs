@@ -156,8 +156,18 @@ where
         Ok(more)
     }
 
+    fn end_of_input(&mut self, now_ms: i64, out: &mut Output) -> Result<Option<i64>> {
+        let open = self.open.as_mut().ok_or_else(not_open)?;
+        let again = open.end_of_input(now_ms, out.room().clamp(1, SLICE))?;
+        open.shell.flush(out);
+        Ok(again)
+    }
+
     fn processing_time(&mut self, now_ms: i64, out: &mut Output) -> Result<Option<i64>> {
         let open = self.open.as_mut().ok_or_else(not_open)?;
+        if open.has_ended() {
+            return Ok(None);
+        }
         let now = Timestamp::from_millis(now_ms);
         let more = open.fire(TimeDomain::ProcessingTime, now, out.room().clamp(1, SLICE))?;
         open.shell.flush(out);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use stillstream_runtime::OpenContext;
 use stillstream_runtime::clock::Clock;
+use stillstream_runtime::{OpenContext, PendingTimers};
 use stillstream_state::{Data, Key, Keyed, KeyedValue, TimeDomain, Timer, Timers};
 use stillstream_types::{KeyGroups, KeyHash, Result, Timestamp};
 
@@ -52,6 +52,11 @@ where
     processing_timers: Timers<WindowKey<K>, ()>,
     function: F::Instance,
     forget: Vec<Forget>,
+    pending_timers: PendingTimers,
+    /// The input has ended: what is set for processing time from now on does not fire.
+    ended: bool,
+    /// Timers of processing time that fire because the input has ended.
+    last_timers: Option<std::vec::IntoIter<Timer<WindowKey<K>, ()>>>,
     // empty between calls
     windows: Vec<TimeWindow>,
     requests: Vec<TimerRequest>,
@@ -102,6 +107,9 @@ where
             processing_timers,
             function,
             forget,
+            pending_timers: context.pending_timers,
+            ended: false,
+            last_timers: None,
             windows: Vec::new(),
             requests: Vec::new(),
             bytes: Vec::new(),
@@ -350,6 +358,44 @@ where
             self.timer(domain, timer)?;
         }
         Ok(self.is_due(domain, up_to))
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Sees to the timers of processing time that are set when the input ends; says when it wants to be asked again.
+    pub fn end_of_input(&mut self, now_ms: i64, room: usize) -> Result<Option<i64>> {
+        let next = self.processing_timers.peek_next_time();
+        let again = match (self.pending_timers, next) {
+            (PendingTimers::Drop, _) => None,
+            (PendingTimers::Fire, _) => self.fire_last(room)?.then_some(now_ms),
+            // they fire as ever; one that is due does so before this is asked again
+            (PendingTimers::Await, next) => next.map(|next| next.as_millis().max(now_ms.saturating_add(1))),
+        };
+        self.ended = again.is_none();
+        Ok(again)
+    }
+
+    /// Fires some of the timers that were set when the input ended; says whether there are more.
+    fn fire_last(&mut self, room: usize) -> Result<bool> {
+        self.look_at_clock();
+        let mut last = match self.last_timers.take() {
+            Some(last) => last,
+            None => {
+                let mut all = Vec::new();
+                while let Some(timer) = state(self.processing_timers.pop_due(Timestamp::MAX))? {
+                    all.push(timer);
+                }
+                all.into_iter()
+            }
+        };
+        for timer in last.by_ref().take(room) {
+            self.timer(TimeDomain::ProcessingTime, timer)?;
+        }
+        let more = last.len() > 0;
+        self.last_timers = Some(last);
+        Ok(more)
     }
 
     fn timer(&mut self, domain: TimeDomain, timer: Timer<WindowKey<K>, ()>) -> Result<()> {

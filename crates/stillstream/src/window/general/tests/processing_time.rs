@@ -25,9 +25,20 @@ fn tumbling_windows_of_processing_time_end_by_the_clock() {
     assert_eq!(driver.timed_output(), [(record(3), Some(at(9)))]);
     by_clock(&mut driver, &[(4, 1)]);
     driver.end_input().unwrap();
-    assert_eq!(values(&mut driver), [], "the end of the input is no moment of the clock");
     driver.advance_clock(millis(100)).unwrap();
-    assert_eq!(values(&mut driver), [4]);
+    assert_eq!(values(&mut driver), [], "the end of the input is no moment of the clock");
+}
+
+#[test]
+fn windows_of_processing_time_that_are_open_at_the_end_fire_where_the_job_says_so() {
+    for (pending, expected) in
+        [(PendingTimers::Drop, vec![]), (PendingTimers::Fire, vec![3]), (PendingTimers::Await, vec![3])]
+    {
+        let mut driver = sums(Tumbling::of(millis(10)).processing_time()).pending_timers(pending);
+        by_clock(&mut driver, &[(1, 2), (2, 3)]);
+        driver.end_input().unwrap();
+        assert_eq!(values(&mut driver), expected, "{pending:?}");
+    }
 }
 
 #[test]
