@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Instant;
 
 use stillstream::Batch;
-use stillstream::connect::{Prepared, Sink, SinkContext, SinkWriter};
+use stillstream::connect::{Committer, Prepared, Sink, SinkContext, SinkWriter};
 use stillstream::prelude::*;
 
 use super::steady;
@@ -78,6 +78,10 @@ impl<T: Data> Sink<T> for Watch {
     fn writer(&self, context: &SinkContext) -> Result<Box<dyn SinkWriter<T, ()>>> {
         Ok(Box::new(Writer { watch: self.clone(), subtask: context.subtask.0 as usize, last: None }))
     }
+
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<()>>> {
+        Ok(Box::new(|_: &()| Ok(())))
+    }
 }
 
 impl<T: Data> SinkWriter<T, ()> for Writer {
@@ -95,9 +99,6 @@ impl<T: Data> SinkWriter<T, ()> for Writer {
     }
     fn prepare(&mut self, _: stillstream::CheckpointId) -> Result<Option<Prepared<()>>> {
         Ok(None)
-    }
-    fn commit(&mut self, _: &()) -> Result<()> {
-        Ok(())
     }
 }
 

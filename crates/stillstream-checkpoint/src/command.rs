@@ -37,7 +37,7 @@ pub struct CheckpointReport {
     pub id: CheckpointId,
     /// What it is.
     pub kind: CheckpointKind,
-    /// Its directory, as it was prepared.
+    /// Its directory: as it was prepared, and from the root (as `--from` takes it) where a client of a job gets it.
     pub path: String,
     /// Bytes of state.
     pub size_bytes: u64,

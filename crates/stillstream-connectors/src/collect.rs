@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stillstream_runtime::Batch;
-use stillstream_runtime::connect::{Prepared, Sink, SinkContext, SinkWriter};
+use stillstream_runtime::connect::{Committer, Prepared, Sink, SinkContext, SinkWriter};
 use stillstream_state::Data;
-use stillstream_types::{CheckpointId, Result};
+use stillstream_types::{CheckpointId, ErrorKind, Result};
 
 use crate::ConnectorError;
 
@@ -106,6 +106,25 @@ impl<T: Data> Sink<T> for Collect<T> {
         let (number, generation) = (shared.writers, context.generation);
         Ok(Box::new(Writer { collect: self.clone(), number, generation, current: Vec::new() }))
     }
+
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<Id>>> {
+        let collect = self.clone();
+        Ok(Box::new(move |id: &Id| {
+            let mut shared = collect.shared();
+            match shared.staged.remove(id) {
+                Some((_, records)) => {
+                    shared.committed.extend(records);
+                    shared.done.insert(*id);
+                    Ok(())
+                }
+                None if shared.done.contains(id) => Ok(()),
+                // no new try can find it
+                None => {
+                    Err(ConnectorError::CollectLost(id.1).into_error().with_kind(ErrorKind::CorruptSnapshot))
+                }
+            }
+        }))
+    }
 }
 
 struct Writer<T> {
@@ -129,19 +148,6 @@ impl<T: Data> SinkWriter<T, Id> for Writer<T> {
         let records = std::mem::take(&mut self.current);
         self.collect.shared().staged.insert(id, (self.generation, records));
         Ok(Some(Prepared::done(id)))
-    }
-
-    fn commit(&mut self, id: &Id) -> Result<()> {
-        let mut shared = self.collect.shared();
-        match shared.staged.remove(id) {
-            Some((_, records)) => {
-                shared.committed.extend(records);
-                shared.done.insert(*id);
-                Ok(())
-            }
-            None if shared.done.contains(id) => Ok(()),
-            None => Err(ConnectorError::CollectLost(id.1).into_error()),
-        }
     }
 
     fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use stillstream_types::paths::{absolute, home_mistake};
 use stillstream_types::{Error, ErrorKind};
 
 /// Why a source could not be read or a sink not be written.
@@ -22,6 +23,28 @@ pub enum ConnectorError {
         /// The folder.
         path: PathBuf,
     },
+    /// A path begins with `~`.
+    #[error("`{}`: {reason}", path.display())]
+    HomeFolder {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A source was given no path.
+    #[error("no path was given, so there is nothing to read; name a file or a folder")]
+    NoPaths,
+    /// What a source is to read is not a file.
+    #[error(
+        "`{}` is {what}: what is read from it cannot be read again after a failure; write it into a file and read that",
+        path.display()
+    )]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
     /// A path is not text, so it can't be kept in a checkpoint.
     #[error("the path `{}` is not valid UTF-8; rename the file", path.display())]
     PathNotText {
@@ -30,8 +53,9 @@ pub enum ConnectorError {
     },
     /// A file is shorter than the position that a checkpoint has for it.
     #[error(
-        "`{path}` ends at byte {found}, but {expected} bytes of it were read before the restart: it was replaced or cut; \
-         put the old file back, or start without the checkpoint"
+        "`{}` ends at byte {found}, but {expected} bytes of it were read before the restart: it was replaced or cut; \
+         put the old file back, or start without the checkpoint",
+        absolute(path).display()
     )]
     FileShrank {
         /// The file.
@@ -55,7 +79,7 @@ pub enum ConnectorError {
         row: String,
     },
     /// A column that the type needs is not in the file.
-    #[error("`{path}`: {why}; its columns are {columns}")]
+    #[error("`{}`: {why}; its columns are {columns}", absolute(path).display())]
     Column {
         /// The file.
         path: String,
@@ -73,7 +97,7 @@ pub enum ConnectorError {
         source: io::Error,
     },
     /// A record can't be turned into a row.
-    #[error("a record cannot be written to `{}`: {why}", path.display())]
+    #[error("a record cannot be written to `{}`: {why}", absolute(path).display())]
     Encode {
         /// The file.
         path: PathBuf,
@@ -123,11 +147,19 @@ fn next_step(source: &io::Error) -> &'static str {
 
 impl ConnectorError {
     pub(crate) fn read(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Read { path: path.as_ref().to_owned(), source }
+        move |source| Self::Read { path: absolute(path), source }
     }
 
     pub(crate) fn write(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Write { path: path.as_ref().to_owned(), source }
+        move |source| Self::Write { path: absolute(path), source }
+    }
+
+    /// Refuses a path that a shell would have changed.
+    pub(crate) fn check_home(path: &Path) -> Result<(), Self> {
+        match home_mistake(path) {
+            Some(reason) => Err(Self::HomeFolder { path: path.to_owned(), reason }),
+            None => Ok(()),
+        }
     }
 
     /// As the error type of the public API.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::Write;
 
 use stillstream_runtime::Batch;
-use stillstream_runtime::connect::{Plain, PlainWriter, Prepared, Sink, SinkContext, SinkWriter};
+use stillstream_runtime::connect::{Committer, Plain, PlainWriter, Prepared, Sink, SinkContext, SinkWriter};
 use stillstream_state::Data;
 use stillstream_types::{CheckpointId, Result};
 
@@ -68,6 +68,10 @@ impl<T: Data + fmt::Debug> Sink<T> for Print {
         let plain = Plain::new(move |_| Ok(Printer { prefix: prefix.clone(), text: Vec::new() }));
         Sink::<T>::writer(&plain, context)
     }
+
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<()>>> {
+        Ok(Box::new(|_: &()| Ok(())))
+    }
 }
 
 /// Counts records and drops them.
@@ -107,9 +111,6 @@ impl<T: Data> SinkWriter<T, ()> for Counting {
     fn prepare(&mut self, _: CheckpointId) -> Result<Option<Prepared<()>>> {
         Ok(None)
     }
-    fn commit(&mut self, _: &()) -> Result<()> {
-        Ok(())
-    }
 }
 
 impl<T: Data> Sink<T> for Discard {
@@ -117,5 +118,9 @@ impl<T: Data> Sink<T> for Discard {
 
     fn writer(&self, _: &SinkContext) -> Result<Box<dyn SinkWriter<T, ()>>> {
         Ok(Box::new(Counting(self.clone())))
+    }
+
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<()>>> {
+        Ok(Box::new(|_: &()| Ok(())))
     }
 }

@@ -1,6 +1,7 @@
 //! What users of file sources see: policies, errors, rates.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,14 +140,16 @@ fn csv_parts_begin_with_a_header_each_and_lines_have_none() {
     }
     let folder = tempfile::tempdir().unwrap();
     let write = |sink: FileSink<Day>| {
-        let mut writer = sink.writer(&SinkContext::for_test("out", 2, 4)).unwrap();
+        let context = SinkContext::for_test("out", 2, 4);
+        let mut committer = sink.committer(&context).unwrap();
+        let mut writer = sink.writer(&context).unwrap();
         for n in 0..2 {
             writer.write(Batch::new(vec![Day { carrier: format!("U{n}"), delayed: n }])).unwrap();
         }
         let mut prepared = writer.prepare(CheckpointId(1)).unwrap().unwrap();
         prepared.make_durable.as_mut().unwrap()().unwrap();
-        writer.commit(&prepared.committable).unwrap();
-        writer.commit(&prepared.committable).unwrap();
+        committer.commit(&prepared.committable).unwrap();
+        committer.commit(&prepared.committable).unwrap();
     };
     write(FileSink::csv(folder.path()));
     write(FileSink::csv(folder.path()).roll_at(1));
@@ -171,7 +174,8 @@ fn a_pre_committed_file_that_somebody_deleted_is_an_error_that_names_it() {
     prepared.make_durable.as_mut().unwrap()().unwrap();
     let staging = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     fs::remove_dir_all(staging).unwrap();
-    let error = writer.commit(&prepared.committable).unwrap_err().to_string();
+    let mut committer = sink.committer(&SinkContext::for_test("out", 0, 1)).unwrap();
+    let error = committer.commit(&prepared.committable).unwrap_err().to_string();
     assert!(error.contains("1-0-0.chk-1") && error.contains("part-0-1-0.txt"), "{error}");
 }
 
@@ -181,4 +185,43 @@ fn a_folder_that_can_not_be_written_is_named_before_the_job_starts() {
     let error = FileSink::<String>::lines(file.path().join("out")).validate().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
     assert!(error.to_string().contains("cannot write"), "{error}");
+}
+
+#[test]
+fn no_path_at_all_is_an_error_as_an_empty_folder_is() {
+    let no_paths: Vec<String> = Vec::new();
+    for error in [
+        CsvSource::<(u32, u32)>::new(no_paths.clone()).validate().unwrap_err(),
+        TextSource::new(no_paths).validate().unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(error.to_string().contains("no path was given"), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_named_pipe_or_device_is_refused_at_once_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.csv");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (path, what) in [(pipe.as_path(), "a named pipe"), (Path::new("/dev/zero"), "a device")] {
+        for error in [
+            CsvSource::<(u32, u32)>::new(path).validate().unwrap_err(),
+            TextSource::new(path).validate().unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Configuration);
+            let text = error.to_string();
+            assert!(text.contains(&path.display().to_string()) && text.contains(what), "{text}");
+        }
+    }
+
+    // also where a file lay when the checkpoint was taken
+    let file = folder.path().join("a.txt");
+    fs::write(&file, "1\n2\n").unwrap();
+    let source = Arc::new(TextSource::new(&file));
+    let state = SourceDriver::open(&source, 0, 1, None).unwrap().snapshot().unwrap();
+    fs::rename(&pipe, &file).unwrap();
+    let error = SourceDriver::open(&source, 0, 1, Some(state)).unwrap().rest().unwrap_err().to_string();
+    assert!(error.contains("a named pipe"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! `#[derive(Data)]`: binary form and schema of users' types.
+//! `#[derive(Data)]`: binary form and schema of users' types. `#[main]`: exit codes by kind of error.
 //!
 //! The generated code names everything through one path: `::stillstream::state`, which users of the `stillstream`
 //! crate have. Crates that depend on `stillstream-state` alone say so with `#[data(crate = stillstream_state)]`.
@@ -23,4 +23,35 @@ pub fn derive_data(input: TokenStream) -> TokenStream {
         .map(|shape| body::implementation(&shape))
         .unwrap_or_else(|e| e.to_compile_error())
         .into()
+}
+
+/// Makes the exit code of a `main` that returns `Result` tell what kind of error it was: see `stillstream::exit_with`.
+///
+/// It stands above a plain `fn main() -> stillstream::Result<()>`.
+#[proc_macro_attribute]
+pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let function = syn::parse_macro_input!(item as syn::ItemFn);
+    let name = &function.sig.ident;
+    let refuse =
+        |what: &dyn quote::ToTokens, why: &str| syn::Error::new_spanned(what, why).to_compile_error().into();
+    if !arguments.is_empty() {
+        return refuse(&function.sig, "`#[stillstream::main]` takes no arguments");
+    }
+    if !function.sig.inputs.is_empty() || function.sig.asyncness.is_some() {
+        return refuse(&function.sig, "`#[stillstream::main]` is for a plain `fn main() -> Result<()>`");
+    }
+    if matches!(function.sig.output, syn::ReturnType::Default) {
+        return refuse(
+            &function.sig,
+            "`main` returns nothing: `#[stillstream::main]` is for one that returns a `Result`",
+        );
+    }
+    let visible = &function.vis;
+    quote::quote! {
+        #visible fn #name() -> ::std::process::ExitCode {
+            #function
+            ::stillstream::exit_with(#name())
+        }
+    }
+    .into()
 }

@@ -90,12 +90,14 @@ pub trait ErasedBatch: Any + Send {
     fn duplicate(&self) -> Box<dyn ErasedBatch>;
     /// Cuts off the records from `at` on.
     fn split_off(&mut self, at: usize) -> Box<dyn ErasedBatch>;
+    /// About how many bytes a record takes: measured on one of them where records own memory.
+    fn record_size(&self) -> usize;
     /// For the downcast.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 /// Bytes in front of a batch on the wire.
-const HEADER: usize = 32;
+const HEADER: usize = 40;
 /// Bytes of a mark on the wire.
 const MARK: usize = 16;
 const HAS_TIMES: u8 = 1;
@@ -119,9 +121,29 @@ impl<T: Data> ErasedBatch for Batch<T> {
         Box::new(self.split_from(at))
     }
 
+    fn record_size(&self) -> usize {
+        let columns = usize::from(!self.times.is_empty()) + usize::from(!self.hashes.is_empty());
+        let own = match self.values.get(self.values.len() / 2).filter(|_| std::mem::needs_drop::<T>()) {
+            None => 0,
+            Some(record) => MEASURED.with_borrow_mut(|bytes| {
+                bytes.clear();
+                record.encode(bytes);
+                let size = bytes.len();
+                bytes.shrink_to(1 << 16);
+                size
+            }),
+        };
+        own + size_of::<T>() + 8 * columns
+    }
+
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
     }
+}
+
+thread_local! {
+    // where a record is encoded to see how large it is
+    static MEASURED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 fn decode_batch<T: Data>(len: usize, mut input: &[u8]) -> Result<Batch<T>, DecodeError> {
@@ -150,7 +172,7 @@ enum Payload {
 /// The container of every Timely edge: records, and marks of event time between them.
 ///
 /// Between processes: sender `u32`, edge `u32`, length `u32`, target `u32`, the number of records in the bytes and the first
-/// one that counts, the number of marks and their weight, all `u32`; each mark as position `u32`, idle `u32` (0 or 1) and
+/// one that counts, the number of marks and their weight, all `u32`; what flow control counts it as, in bytes, `u64`; each mark as position `u32`, idle `u32` (0 or 1) and
 /// watermark `i64`; one byte of flags, then the columns of times and hashes if the flags name them, then the records;
 /// padded to 8 bytes.
 pub struct AnyBatch {
@@ -163,6 +185,8 @@ pub struct AnyBatch {
     /// What the marks add to Timely's count. An exchange turns one container into several, each of which has every mark, and
     /// Timely wants the sum of their counts to be that of the container.
     pub(crate) weight: u32,
+    /// What flow control counts it as.
+    pub(crate) bytes: u64,
     len: u32,
     payload: Payload,
     /// By position.
@@ -171,7 +195,16 @@ pub struct AnyBatch {
 
 impl Default for AnyBatch {
     fn default() -> Self {
-        Self { from: 0, edge: 0, to: 0, weight: 0, len: 0, payload: Payload::Empty, marks: Vec::new() }
+        Self {
+            from: 0,
+            edge: 0,
+            to: 0,
+            weight: 0,
+            bytes: 0,
+            len: 0,
+            payload: Payload::Empty,
+            marks: Vec::new(),
+        }
     }
 }
 
@@ -209,6 +242,15 @@ impl AnyBatch {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// About how many bytes a record takes.
+    pub(crate) fn record_size(&self) -> usize {
+        match &self.payload {
+            Payload::Empty => 0,
+            Payload::Typed(batch) => batch.record_size(),
+            Payload::Bytes { bytes, sent, .. } => bytes.len() / (*sent).max(1) as usize,
+        }
     }
 
     /// What is said of event time, by position.
@@ -260,6 +302,7 @@ impl AnyBatch {
     /// # Errors
     /// If the batch holds another type, or its bytes are damaged: both mean that the peers do not run the same program.
     pub fn take<T: Data>(self) -> Result<Batch<T>> {
+        crate::record_type::note::<T>();
         match self.payload {
             Payload::Empty | Payload::Bytes { sent: 0, .. } => Ok(Batch::default()),
             Payload::Typed(batch) => {
@@ -340,6 +383,7 @@ impl AnyBatch {
         for word in [self.from, self.edge, self.len, self.to, sent, first, marks, self.weight] {
             out.extend_from_slice(&word.to_le_bytes());
         }
+        out.extend_from_slice(&self.bytes.to_le_bytes());
         for Mark { at, time } in &self.marks {
             out.extend_from_slice(&at.to_le_bytes());
             out.extend_from_slice(&u32::from(time.idle).to_le_bytes());
@@ -369,7 +413,17 @@ impl ContainerBytes for AnyBatch {
         let encoded = bytes.extract_to(marks * MARK);
         let marks = encoded.chunks_exact(MARK).map(read_mark).collect();
         let payload = Payload::Bytes { bytes, sent: word(16), from: word(20) };
-        Self { from: word(0), edge: word(4), len: word(8), to: word(12), weight: word(28), payload, marks }
+        let weighs = u64::from(word(32)) | u64::from(word(36)) << 32;
+        Self {
+            from: word(0),
+            edge: word(4),
+            to: word(12),
+            weight: word(28),
+            bytes: weighs,
+            len: word(8),
+            payload,
+            marks,
+        }
     }
 
     fn length_in_bytes(&self) -> usize {

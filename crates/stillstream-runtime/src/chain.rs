@@ -10,10 +10,11 @@ use stillstream_types::crash::crash_point;
 use stillstream_types::{CheckpointId, Error, OperatorId, Result, Timestamp};
 
 use crate::batch::AnyBatch;
-use crate::catch::catch;
 use crate::event_time::EventTime;
 use crate::operator::{AsyncSnapshot, Emission, Operator, Output, Source, SourceStatus, SplitEvent};
+use crate::panics::catch;
 use crate::plan::TaskOutput;
+use crate::record_type;
 use crate::turn::{Pace, Turn};
 
 /// Timers or results that one call emits at most.
@@ -295,6 +296,19 @@ impl Chain {
         result
     }
 
+    /// Says of which type the record was that an operator failed at, and how far the source had read, if it is in the chain.
+    #[cold]
+    fn at_record(&self, error: Error) -> Error {
+        let place = match self.links.first().map(|head| &head.body) {
+            // what is asked for the sake of a message must not be an error of its own
+            Some(Body::Source(source)) => catch("its place", || Ok(source.place())).ok().flatten(),
+            _ => None,
+        };
+        let Some(records) = record_type::taken() else { return error };
+        let place = place.map_or_else(String::new, |place| format!("; the source had read up to {place}"));
+        error.context(format!("at a record of type `{records}`{place}"))
+    }
+
     /// Asks the source at the head for records: at most `max_records`, and no more than the slowest operator takes at once,
     /// since a barrier waits for all of them.
     pub fn poll_source(
@@ -361,10 +375,12 @@ impl Chain {
                         if self.links[at].is_sink {
                             self.records_out += records as u64;
                         }
-                        self.call(at, ports, |body, out| match body {
+                        record_type::forget();
+                        let done = self.call(at, ports, |body, out| match body {
                             Body::Operator(operator) => operator.process(port, batch, out),
                             Body::Source(_) => Ok(()),
-                        })?;
+                        });
+                        done.map_err(|error| self.at_record(error))?;
                         turn.used(records, &mut self.links[at].pace);
                     }
                     Item::Watermark(Timestamp::MAX) => {
@@ -513,6 +529,19 @@ impl Chain {
             Body::Operator(operator) => operator.checkpoint_complete(id),
             Body::Source(source) => source.checkpoint_complete(id),
         })
+    }
+
+    /// See [`Operator::commits_under_way`]: the oldest one of all operators.
+    pub fn commits_under_way(&mut self) -> Result<Option<CheckpointId>> {
+        let mut oldest: Option<CheckpointId> = None;
+        self.each("its commit", |body| {
+            if let Body::Operator(operator) = body {
+                let own = operator.commits_under_way()?;
+                oldest = own.map(|own| oldest.map_or(own, |oldest| oldest.min(own))).or(oldest);
+            }
+            Ok(())
+        })?;
+        Ok(oldest)
     }
 
     pub fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {

@@ -23,7 +23,8 @@ use timely::progress::Stamp;
 use timely::worker::Worker;
 
 use crate::batch::AnyBatch;
-use crate::catch::catch;
+use crate::flow::Amount;
+use crate::panics::catch;
 use crate::shared::WorkerShared;
 
 /// Finds the key of a record, without a copy where the key is a part of the record.
@@ -125,19 +126,45 @@ pub(crate) fn directed() -> Box<dyn Splitter> {
     Box::new(Directed)
 }
 
-/// Stamps edge and sender on each part, counts it, and pushes it to its worker.
-struct Distribution {
-    splitter: Box<dyn Splitter>,
+/// Batches between two measurements of how large their records are.
+const MEASURE_EVERY: u32 = 4;
+
+/// Stamps edge, sender and size on each batch, and counts it.
+struct Stamping {
     edge: u32,
     shared: Rc<WorkerShared>,
+    /// Bytes of a record, as measured last.
+    record_size: u64,
+    until_measured: u32,
 }
 
-impl Distribution {
-    fn stamp(shared: &WorkerShared, edge: u32, target: usize, batch: &mut AnyBatch) {
-        batch.from = shared.index as u32;
-        batch.edge = edge;
-        shared.board.borrow_mut().sent(edge, target, batch.len() as u32);
+impl Stamping {
+    fn new(edge: u32, shared: Rc<WorkerShared>) -> Self {
+        Self { edge, shared, record_size: 0, until_measured: 0 }
     }
+
+    #[inline]
+    fn stamp(&mut self, target: usize, batch: &mut AnyBatch) {
+        batch.from = self.shared.index as u32;
+        batch.edge = self.edge;
+        let records = batch.len();
+        if records > 0 {
+            if self.until_measured == 0 {
+                self.until_measured = MEASURE_EVERY;
+                self.record_size = batch.record_size() as u64;
+            }
+            self.until_measured -= 1;
+        }
+        batch.bytes = records as u64 * self.record_size;
+        let amount = Amount { records: records as i64, bytes: batch.bytes as i64 };
+        self.shared.board.borrow_mut().sent(self.edge, target, amount);
+    }
+}
+
+/// Pushes each part to its worker.
+struct Distribution {
+    splitter: Box<dyn Splitter>,
+    stamping: Stamping,
 }
 
 impl Distributor<AnyBatch> for Distribution {
@@ -147,23 +174,23 @@ impl Distributor<AnyBatch> for Distribution {
         stamp: &Stamp<T>,
         pushers: &mut [P],
     ) {
-        let (edge, shared) = (self.edge, &self.shared);
+        let Self { splitter, stamping } = self;
         // the key selector is the user's code: a panic in it must not unwind through Timely
         let split = catch("the key selector", || {
-            self.splitter.split(std::mem::take(container), &mut |target, mut batch| {
-                Self::stamp(shared, edge, target, &mut batch);
+            splitter.split(std::mem::take(container), &mut |target, mut batch| {
+                stamping.stamp(target, &mut batch);
                 Message::push_at(&mut batch, stamp.clone(), &mut pushers[target]);
             })
         });
         if let Err(error) = split {
-            shared.fail(None, error);
+            stamping.shared.fail(None, error);
         }
     }
 
     fn flush<T: Clone, P: Push<Message<T, AnyBatch>>>(&mut self, stamp: &Stamp<T>, pushers: &mut [P]) {
-        let (edge, shared) = (self.edge, &self.shared);
-        self.splitter.flush(&mut |target, mut batch| {
-            Self::stamp(shared, edge, target, &mut batch);
+        let Self { splitter, stamping } = self;
+        splitter.flush(&mut |target, mut batch| {
+            stamping.stamp(target, &mut batch);
             Message::push_at(&mut batch, stamp.clone(), &mut pushers[target]);
         });
     }
@@ -172,14 +199,14 @@ impl Distributor<AnyBatch> for Distribution {
 /// Within the worker: only stamps and counts.
 struct Local<P> {
     inner: P,
-    edge: u32,
-    shared: Rc<WorkerShared>,
+    stamping: Stamping,
 }
 
 impl<P: Push<Message<u64, AnyBatch>>> Push<Message<u64, AnyBatch>> for Local<P> {
     fn push(&mut self, message: &mut Option<Message<u64, AnyBatch>>) {
         if let Some(message) = message {
-            Distribution::stamp(&self.shared, self.edge, self.shared.index, &mut message.data);
+            let own = self.stamping.shared.index;
+            self.stamping.stamp(own, &mut message.data);
         }
         self.inner.push(message);
     }
@@ -225,11 +252,11 @@ impl ParallelizationContract<u64, AnyBatch> for Channel {
         match self {
             Self::Local { edge, shared } => {
                 let (inner, puller) = worker.pipeline::<Message<u64, AnyBatch>>(identifier, address);
-                (Box::new(Local { inner, edge, shared }), Box::new(puller))
+                (Box::new(Local { inner, stamping: Stamping::new(edge, shared) }), Box::new(puller))
             }
             Self::Exchange { edge, shared, splitter } => {
                 let (mut pushers, puller) = worker.allocate::<Message<u64, AnyBatch>>(identifier, address);
-                let distribution = Distribution { splitter, edge, shared };
+                let distribution = Distribution { splitter, stamping: Stamping::new(edge, shared) };
                 match pushers.pop() {
                     Some(only) if pushers.is_empty() => {
                         (Box::new(OnlyWorker { pushers: [only], distribution }), puller)

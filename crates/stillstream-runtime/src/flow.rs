@@ -1,32 +1,90 @@
 //! Flow control by credits.
 //!
-//! Timely's channels have no bound. So each edge counts the records that were sent to each worker and not yet processed
-//! there. Credits flow back over a second, small dataflow. Only sources and bulk emitters look at the gate, each only at the
-//! edges that its own output can reach: one that also looked at its own input would wait for itself, and one that looked
+//! Timely's channels have no bound. So each edge counts the records and bytes that were sent to each worker and not yet
+//! processed there. Credits flow back over a second, small dataflow. Only sources and bulk emitters look at the gate, each only at
+//! the edges that its own output can reach: one that also looked at its own input would wait for itself, and one that looked
 //! at the other input of a join below would wait for a barrier that it holds back itself.
+//!
+//! A barrier waits for what is in flight before it, so the limit follows the consumer: with each credit it says how many records
+//! make about a second of its work. Before the first credit the limit is low.
+
+use std::time::Duration;
 
 use timely::scheduling::Activator;
 
-/// In-flight records per edge and target, and credits owed per edge and sender, of one worker.
+/// What may be in flight on an edge to one worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowLimits {
+    pub records: i64,
+    pub bytes: i64,
+}
+
+impl FlowLimits {
+    pub fn new(records: u64, bytes: u64) -> Self {
+        let limit = |n: u64| n.clamp(1, i64::MAX as u64) as i64;
+        Self { records: limit(records), bytes: limit(bytes) }
+    }
+}
+
+/// The limit while nothing is known of the consumer.
+const FIRST_LIMIT: i64 = 4_096;
+
+/// What was sent and not yet processed, or is owed for having been processed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Amount {
+    pub records: i64,
+    pub bytes: i64,
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        self.records += other.records;
+        self.bytes += other.bytes;
+    }
+
+    fn subtract(&mut self, other: Self) {
+        self.records -= other.records;
+        self.bytes -= other.bytes;
+    }
+}
+
+/// A credit on its way to a sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owed {
+    pub to: u64,
+    pub edge: u32,
+    pub amount: Amount,
+    /// Records that may be in flight from now on.
+    pub limit: i64,
+}
+
+/// In flight per edge and target, and credits owed per edge and sender, of one worker.
 pub(crate) struct Board {
     me: usize,
     peers: usize,
-    limit: i64,
-    in_flight: Vec<i64>,
-    owed: Vec<i64>,
+    limits: FlowLimits,
+    in_flight: Vec<Amount>,
+    /// Per edge and target: records that may be in flight, as the target said last.
+    allowed: Vec<i64>,
+    owed: Vec<Amount>,
+    /// Per edge: records that each sender may have in flight to this worker.
+    allows: Vec<i64>,
     total_owed: i64,
     waiting: Vec<(usize, Activator)>,
     pub max_in_flight: i64,
 }
 
 impl Board {
-    pub fn new(me: usize, peers: usize, edges: usize, limit: u64) -> Self {
+    pub fn new(me: usize, peers: usize, edges: usize, limits: FlowLimits) -> Self {
+        let first = limits.records.min(FIRST_LIMIT);
         Self {
             me,
             peers,
-            limit: limit.clamp(1, i64::MAX as u64) as i64,
-            in_flight: vec![0; edges * peers],
-            owed: vec![0; edges * peers],
+            limits,
+            in_flight: vec![Amount::default(); edges * peers],
+            allowed: vec![first; edges * peers],
+            owed: vec![Amount::default(); edges * peers],
+            allows: vec![first; edges],
             total_owed: 0,
             waiting: Vec::new(),
             max_in_flight: 0,
@@ -35,31 +93,54 @@ impl Board {
 
     /// Counts a batch that goes to worker `to`.
     #[inline]
-    pub fn sent(&mut self, edge: u32, to: usize, records: u32) {
+    pub fn sent(&mut self, edge: u32, to: usize, amount: Amount) {
         let count = &mut self.in_flight[edge as usize * self.peers + to];
-        *count += records as i64;
-        self.max_in_flight = self.max_in_flight.max(*count);
+        count.add(amount);
+        self.max_in_flight = self.max_in_flight.max(count.records);
     }
 
     /// Counts a batch that has been processed here and came from worker `from`.
     #[inline]
-    pub fn processed(&mut self, edge: u32, from: usize, records: u32) {
+    pub fn processed(&mut self, edge: u32, from: usize, amount: Amount) {
         let at = edge as usize * self.peers + from;
         if from == self.me {
-            self.in_flight[at] -= records as i64;
+            self.in_flight[at].subtract(amount);
+            self.allowed[at] = self.allows[edge as usize];
             self.wake_all();
         } else {
-            self.owed[at] += records as i64;
-            self.total_owed += records as i64;
+            self.owed[at].add(amount);
+            self.total_owed += amount.records;
         }
+    }
+
+    /// The consumer of an edge does so many records in the time that may lie in flight, all senders together.
+    pub fn pace(&mut self, edge: u32, records: i64, senders: usize) {
+        let share = records / senders.max(1) as i64;
+        self.allows[edge as usize] = share.clamp(1, self.limits.records);
     }
 
     /// Whether all these edges have room for more.
     pub fn open(&self, edges: &[u32]) -> bool {
         edges.iter().all(|edge| {
-            let start = *edge as usize * self.peers;
-            self.in_flight[start..start + self.peers].iter().all(|count| *count < self.limit)
+            self.targets(*edge)
+                .all(|(count, allowed)| count.records < allowed && count.bytes < self.limits.bytes)
         })
+    }
+
+    fn targets(&self, edge: u32) -> impl Iterator<Item = (Amount, i64)> + '_ {
+        let start = edge as usize * self.peers;
+        let counts = self.in_flight[start..start + self.peers].iter();
+        counts.copied().zip(self.allowed[start..start + self.peers].iter().copied())
+    }
+
+    /// How many records a source may emit at once into these edges, if they are dealt out evenly.
+    pub fn room(&self, edges: impl Iterator<Item = u32>) -> usize {
+        let of = |edge: u32| {
+            let least =
+                self.targets(edge).map(|(count, allowed)| allowed - count.records).min().unwrap_or(i64::MAX);
+            least.max(1).saturating_mul(self.peers as i64)
+        };
+        edges.map(of).min().map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
     }
 
     /// Wakes task `slot` at the next credit.
@@ -78,28 +159,79 @@ impl Board {
         self.total_owed
     }
 
-    /// Whether so much is owed that it should be returned before the worker goes idle.
+    /// Whether so much is owed that it should be returned before the worker goes idle: a sender that may have little in flight
+    /// waits for little.
     pub fn owes_much(&self) -> bool {
-        self.total_owed > self.limit.min(16_384) / 4
+        let least = self.allows.iter().copied().min().unwrap_or(self.limits.records);
+        self.total_owed > least.min(16_384) / 4
     }
 
-    /// Takes what is owed: (sender, edge, records).
-    pub fn take_owed(&mut self, mut send: impl FnMut(u64, u32, i64)) {
+    /// Takes what is owed.
+    pub fn take_owed(&mut self, mut send: impl FnMut(Owed)) {
         if self.total_owed == 0 {
             return;
         }
         self.total_owed = 0;
         for (at, owed) in self.owed.iter_mut().enumerate() {
-            if *owed > 0 {
-                send((at % self.peers) as u64, (at / self.peers) as u32, std::mem::take(owed));
+            if owed.records > 0 {
+                let (edge, to) = (at / self.peers, (at % self.peers) as u64);
+                let (amount, limit) = (std::mem::take(owed), self.allows[edge]);
+                send(Owed { to, edge: edge as u32, amount, limit });
             }
         }
     }
 
     /// A credit from worker `from` has arrived.
-    pub fn credited(&mut self, edge: u32, from: usize, records: i64) {
-        self.in_flight[edge as usize * self.peers + from] -= records;
+    pub fn credited(&mut self, edge: u32, from: usize, amount: Amount, limit: i64) {
+        let at = edge as usize * self.peers + from;
+        self.in_flight[at].subtract(amount);
+        self.allowed[at] = limit.clamp(1, self.limits.records);
         self.wake_all();
+    }
+}
+
+/// How fast a task works its input off, waiting for room downstream included.
+#[derive(Debug, Default)]
+pub(crate) struct WorkPace {
+    records: f64,
+    seconds: f64,
+    /// Since when the records below have been under way.
+    since: Option<Duration>,
+    done: u64,
+}
+
+/// What lies in flight before a task should be about so much of its work.
+const IN_FLIGHT: f64 = 1.0;
+/// How much older measurements count less with each new one.
+const FADE: f64 = 0.8;
+
+impl WorkPace {
+    /// A batch has begun.
+    #[inline]
+    pub fn begin(&mut self, now: Duration) {
+        self.since.get_or_insert(now);
+    }
+
+    /// So many records have been worked off.
+    #[inline]
+    pub fn done(&mut self, records: u32) {
+        self.done += u64::from(records);
+    }
+
+    /// Something was worked off since the last measurement.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.done > 0
+    }
+
+    /// Measures; returns how many records should be in flight at most. `under_way`: whether a batch is.
+    pub fn measure(&mut self, now: Duration, under_way: bool) -> i64 {
+        let took = now.saturating_sub(self.since.unwrap_or(now)).as_secs_f64();
+        self.records = self.records * FADE + self.done as f64;
+        self.seconds = self.seconds * FADE + took;
+        self.done = 0;
+        self.since = under_way.then_some(now);
+        (self.records / self.seconds.max(1e-9) * IN_FLIGHT) as i64
     }
 }
 
@@ -107,26 +239,75 @@ impl Board {
 mod tests {
     use super::*;
 
+    fn records(records: i64) -> Amount {
+        Amount { records, bytes: records * 8 }
+    }
+
     #[test]
     fn an_edge_is_closed_at_its_limit_and_opens_with_the_credit() {
-        let mut board = Board::new(0, 2, 3, 10);
-        board.sent(1, 1, 10);
+        let mut board = Board::new(0, 2, 3, FlowLimits::new(10, 1 << 20));
+        board.sent(1, 1, records(10));
         assert!(!board.open(&[0, 1]));
         assert!(board.open(&[0, 2]), "only the edges that an emitter reaches count");
-        board.credited(1, 1, 4);
+        board.credited(1, 1, records(4), 10);
         assert!(board.open(&[1]));
     }
 
     #[test]
+    fn few_large_records_close_an_edge_as_many_small_ones_do() {
+        let mut board = Board::new(0, 2, 1, FlowLimits::new(65_536, 32 << 20));
+        let large = Amount { records: 1, bytes: 10 << 20 };
+        for _ in 0..3 {
+            assert!(board.open(&[0]));
+            board.sent(0, 1, large);
+        }
+        board.sent(0, 1, large);
+        assert!(!board.open(&[0]), "40 MB are in flight");
+        board.credited(0, 1, Amount { records: 2, bytes: 20 << 20 }, 65_536);
+        assert!(board.open(&[0]));
+    }
+
+    #[test]
+    fn the_limit_is_about_a_second_of_the_consumers_work() {
+        let mut board = Board::new(0, 2, 1, FlowLimits::new(65_536, 1 << 30));
+        board.sent(0, 1, records(5_000));
+        assert!(!board.open(&[0]), "nothing is known of the consumer yet");
+        let at = Duration::from_millis;
+        let mut pace = WorkPace::default();
+        pace.begin(at(0));
+        pace.done(100);
+        assert_eq!(pace.measure(at(1_000), false), 100);
+        board.pace(0, 100, 2);
+        board.processed(0, 1, records(100));
+        let mut owed = Vec::new();
+        board.take_owed(|credit| owed.push(credit));
+        assert_eq!(owed, [Owed { to: 1, edge: 0, amount: records(100), limit: 50 }]);
+        board.credited(0, 1, records(4_960), 50);
+        assert!(board.open(&[0]));
+        assert_eq!(board.room([0].into_iter()), 20, "ten more to each of two");
+        board.sent(0, 1, records(10));
+        assert!(!board.open(&[0]));
+        // a consumer that waits for room downstream is slow too, and one that has become fast is given more
+        for n in 1..=20 {
+            pace.begin(at(1_000 + n));
+            pace.done(1_000);
+            pace.measure(at(1_000 + n) + Duration::from_micros(100), false);
+        }
+        pace.begin(at(2_000));
+        pace.done(1_000);
+        assert!(pace.measure(at(2_000) + Duration::from_micros(100), false) > 500_000);
+    }
+
+    #[test]
     fn credits_to_oneself_need_no_message_and_few_credits_are_returned_too() {
-        let mut board = Board::new(0, 2, 1, 1 << 20);
-        board.sent(0, 0, 5);
-        board.processed(0, 0, 5);
-        assert_eq!((board.owed(), board.in_flight[0]), (0, 0));
-        board.processed(0, 1, 1);
+        let mut board = Board::new(0, 2, 1, FlowLimits::new(1 << 20, 1 << 40));
+        board.sent(0, 0, records(5));
+        board.processed(0, 0, records(5));
+        assert_eq!((board.owed(), board.in_flight[0]), (0, Amount::default()));
+        board.processed(0, 1, records(1));
         let mut sent = Vec::new();
-        board.take_owed(|to, edge, n| sent.push((to, edge, n)));
-        assert_eq!(sent, [(1, 0, 1)]);
+        board.take_owed(|owed| sent.push((owed.to, owed.edge, owed.amount)));
+        assert_eq!(sent, [(1, 0, records(1))]);
         assert_eq!(board.owed(), 0);
     }
 }

@@ -13,6 +13,8 @@
 //! | `flow` | credits |
 //! | [`watermark_groups`] | sources that keep together in event time |
 //! | `worker` | one worker thread during one attempt |
+//! | `panics` | panics of users' functions become errors |
+//! | `record_type` | which type of records an operator has taken, for messages |
 
 pub mod batch;
 mod catch;
@@ -26,7 +28,9 @@ mod flow;
 pub mod job;
 pub mod metrics;
 pub mod operator;
+mod panics;
 pub mod plan;
+mod record_type;
 pub mod shared;
 pub mod snapshot_pool;
 mod task;

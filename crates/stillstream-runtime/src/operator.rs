@@ -192,8 +192,19 @@ pub trait Operator: 'static {
         Ok(())
     }
 
+    /// The oldest checkpoint that was announced as complete and whose commits are still under way; `None` if everything that
+    /// was announced is done, and so is what [`finish`](Self::finish) began. Asked whenever the operator was scheduled, so
+    /// one that commits elsewhere wakes itself when that is done.
+    ///
+    /// # Errors
+    /// If a commit has failed for good.
+    fn commits_under_way(&mut self) -> Result<Option<CheckpointId>> {
+        Ok(None)
+    }
+
     /// All input is through and, with checkpointing, the final checkpoint is complete and confirmed. Without
-    /// checkpointing a sink commits here what it holds.
+    /// checkpointing a sink begins here to commit what it holds; it is done when
+    /// [`commits_under_way`](Self::commits_under_way) says so.
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
@@ -223,6 +234,11 @@ pub trait Source: 'static {
 
     /// Emits up to about `max_records` records, without blocking.
     fn poll(&mut self, max_records: usize, out: &mut Output) -> Result<SourceStatus>;
+
+    /// How far the input was read, for messages.
+    fn place(&self) -> Option<String> {
+        None
+    }
 
     /// The position, as of the records emitted so far.
     fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>>;

@@ -24,6 +24,7 @@ use crate::chain::{Chain, Pause, Ports};
 use crate::control::{ChannelTime, Report, SnapshotTimes, TaskTime};
 use crate::event_time::{Combined, EventTime, Mark};
 use crate::exchange::{Channel, directed};
+use crate::flow::{Amount, WorkPace};
 use crate::operator::SourceStatus;
 use crate::plan::{Delivery, Task, TaskInput, TaskOutput};
 use crate::shared::{Alignment, Notice, TaskSlot, WorkerShared};
@@ -51,7 +52,7 @@ struct UnderWay {
     input: usize,
     edge: u32,
     from: usize,
-    records: u32,
+    amount: Amount,
     /// What the chain has not been given yet.
     rest: AnyBatch,
     _guard: Guard,
@@ -162,6 +163,8 @@ struct Driver {
     is_source: bool,
     capabilities: Vec<Capability<u64>>,
     epoch: u64,
+    /// How fast it works its input off.
+    pace: WorkPace,
     /// Event time of all channels together.
     time: Combined,
     /// What the JobManager is told of it.
@@ -177,6 +180,10 @@ struct Driver {
     ended: bool,
     end_reported: bool,
     finish: bool,
+    /// The chain's last call was made.
+    finishing: bool,
+    /// The newest checkpoint that was announced and not yet reported as committed.
+    announced: Option<CheckpointId>,
     done: bool,
     /// After an error: keeps its capabilities, so that nobody takes the rest for complete.
     dead: bool,
@@ -209,6 +216,8 @@ struct TaskChannels {
     first: usize,
     /// Batches come from this worker alone.
     local: bool,
+    /// How many subtasks send.
+    senders: usize,
 }
 
 impl TaskChannels {
@@ -218,8 +227,9 @@ impl TaskChannels {
         let mut of = |input: &TaskInput| {
             let local = matches!(outputs_of(input.from_task)[input.from_output].delivery, Delivery::Local);
             let first = channels;
-            channels += if local { 1 } else { input.from_parallelism as usize };
-            Self { port: input.port, edge: input.edge, first, local }
+            let senders = if local { 1 } else { input.from_parallelism as usize };
+            channels += senders;
+            Self { port: input.port, edge: input.edge, first, local, senders }
         };
         let inputs = task.inputs.iter().map(&mut of).collect();
         (inputs, channels)
@@ -260,6 +270,7 @@ impl Driver {
         let mut triggers = Vec::new();
         loop {
             let Some(notice) = self.shared.slots.borrow_mut()[self.slot].notices.pop_front() else {
+                self.confirm()?;
                 return Ok(triggers);
             };
             match notice {
@@ -276,7 +287,7 @@ impl Driver {
                 }
                 Notice::Complete { id } => {
                     self.chain.checkpoint_complete(id)?;
-                    self.shared.report(Report::Committed { checkpoint: id, subtask: self.subtask });
+                    self.announced = Some(id);
                 }
                 Notice::Aborted { id } => {
                     self.shared.pool.abort(self.shared.generation, id);
@@ -285,6 +296,16 @@ impl Driver {
                 Notice::Finish => self.finish = true,
             }
         }
+    }
+
+    /// Reports the newest checkpoint that was announced as soon as everything up to it has been committed.
+    fn confirm(&mut self) -> Result<()> {
+        let under_way = self.chain.commits_under_way()?;
+        let confirmed = |id: &CheckpointId| under_way.is_none_or(|oldest| oldest > *id);
+        if let Some(checkpoint) = self.announced.take_if(|id| confirmed(id)) {
+            self.shared.report(Report::Committed { checkpoint, subtask: self.subtask });
+        }
+        Ok(())
     }
 
     /// Sends what waits in the outputs.
@@ -396,8 +417,9 @@ impl Driver {
 
     /// The batch under way has been processed: return its credit and release its guard.
     fn complete_current(&mut self) {
-        if let Some(UnderWay { edge, from, records, _guard, .. }) = self.current.take() {
-            self.shared.board.borrow_mut().processed(edge, from, records);
+        if let Some(UnderWay { edge, from, amount, _guard, .. }) = self.current.take() {
+            self.pace.done(amount.records as u32);
+            self.shared.board.borrow_mut().processed(edge, from, amount);
         }
     }
 
@@ -469,9 +491,10 @@ impl Driver {
                 break;
             }
             if let Some(Queued { input, batch, guard, .. }) = self.queue.pop_front() {
-                let (edge, from, records) =
-                    (self.inputs[input].edge, batch.from as usize, batch.len() as u32);
-                self.current = Some(UnderWay { input, edge, from, records, rest: batch, _guard: guard });
+                let (edge, from) = (self.inputs[input].edge, batch.from as usize);
+                let amount = Amount { records: batch.len() as i64, bytes: batch.bytes as i64 };
+                self.pace.begin(turn.begun());
+                self.current = Some(UnderWay { input, edge, from, amount, rest: batch, _guard: guard });
                 continue;
             }
             if self.time.time().is_end() && self.chain.has_ended() && !self.end_reported {
@@ -505,13 +528,24 @@ impl Driver {
             }
             break;
         }
+        if self.pace.is_due() && turn.is_timed() {
+            let in_flight = self.pace.measure(turn.read_now(), self.current.is_some());
+            let mut board = self.shared.board.borrow_mut();
+            self.inputs.iter().for_each(|input| board.pace(input.edge, in_flight, input.senders));
+        }
         self.processing_time(&mut turn, sessions)
     }
 
     /// Everything is through: the operators take their last step, and whoever reads the outputs learns that this is all.
     fn finish(&mut self, sessions: Sessions<'_, '_>) -> Result<()> {
-        self.chain.finish()?;
-        self.flush(sessions);
+        if !std::mem::replace(&mut self.finishing, true) {
+            self.chain.finish()?;
+            self.flush(sessions);
+        }
+        if self.chain.commits_under_way()?.is_some() {
+            // whoever commits wakes the task
+            return Ok(());
+        }
         self.capabilities.clear();
         self.done = true;
         Ok(())
@@ -554,10 +588,11 @@ impl Driver {
                 self.activator.activate_after(wait);
                 break;
             }
+            let room = self.shared.board.borrow().room(self.outputs.iter().map(|output| output.to.edge));
             let status = {
                 let Self { chain, outputs, capabilities, .. } = self;
                 let mut outlet = Outlet { sessions, capabilities, outputs };
-                let status = chain.poll_source(POLL, &mut turn, &mut outlet)?;
+                let status = chain.poll_source(POLL.min(room), &mut turn, &mut outlet)?;
                 if status == SourceStatus::Ended {
                     chain.end_source(&mut outlet);
                 }
@@ -629,7 +664,7 @@ pub(crate) fn add_task<'s>(
     }
     if task.outputs.is_empty() {
         // a capability that nobody reads: without one Timely would take the dataflow for complete once the input is through,
-        // and drop it while a source waits, or while a window or timer still emits
+        // and drop it while a source waits, a window or timer still emits, or a sink commits
         let _ = builder.new_output::<AnyBatch>();
     }
     let info = builder.operator_info();
@@ -668,6 +703,7 @@ pub(crate) fn add_task<'s>(
         is_source: task.is_source(),
         capabilities: Vec::new(),
         epoch: 0,
+        pace: WorkPace::default(),
         time: Combined::new(channels),
         telling: Telling::default(),
         queue: VecDeque::new(),
@@ -678,6 +714,8 @@ pub(crate) fn add_task<'s>(
         ended: false,
         end_reported: false,
         finish: false,
+        finishing: false,
+        announced: None,
     };
     builder.build(move |capabilities| {
         if active {

@@ -54,9 +54,25 @@ const FAST: usize = 16;
 
 impl<'a> Turn<'a> {
     pub fn begin(limits: TurnLimits, clock: &'a dyn Clock) -> Self {
-        let now = limits.time.map_or(Duration::ZERO, |_| clock.elapsed());
+        let timed = limits.time.is_some() || limits.each_record;
+        let now = if timed { clock.elapsed() } else { Duration::ZERO };
         let (left, unread, watchful) = (limits.records, false, true);
         Self { limits, clock, left, begun: now, now, settled: now, unread, watchful }
+    }
+
+    /// Whether time matters, so that the clock is read at all.
+    pub fn is_timed(&self) -> bool {
+        self.limits.time.is_some() || self.limits.each_record
+    }
+
+    /// When the turn began, if time matters.
+    pub fn begun(&self) -> Duration {
+        self.begun
+    }
+
+    /// Looks at the clock.
+    pub fn read_now(&self) -> Duration {
+        self.clock.elapsed()
     }
 
     /// Processing time.

@@ -21,7 +21,7 @@ use crate::catch::{catch, panic_text};
 use crate::chain::Chain;
 use crate::clock::Clock;
 use crate::control::{AttemptSpec, Control, Report};
-use crate::flow::Board;
+use crate::flow::{Amount, Board, FlowLimits, Owed};
 use crate::job::RocksDbSettings;
 use crate::metrics::{Counters, WorkerMetrics};
 use crate::operator::{OpenContext, PendingTimers};
@@ -40,7 +40,7 @@ pub(crate) struct WorkerSettings {
     pub asynchronous_snapshots: bool,
     pub incremental_checkpoints: bool,
     pub rocksdb: Option<RocksDbSettings>,
-    pub records_in_flight: u64,
+    pub flow: FlowLimits,
     pub turn: TurnLimits,
     pub pending_timers: PendingTimers,
     pub auto_watermark_interval: Option<Duration>,
@@ -162,8 +162,8 @@ fn open_chain(
 /// A message of the second dataflow.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 enum Note {
-    /// `records` of `edge` have been processed by worker `from`.
-    Credit { to: u64, from: u64, edge: u32, records: i64 },
+    /// So much of `edge` has been processed by worker `from`, and so many records may be in flight to it from now on.
+    Credit { to: u64, from: u64, edge: u32, records: i64, bytes: i64, limit: i64 },
     /// The slowest member of `group` on worker `from` is at `watermark`.
     Group { to: u64, from: u64, group: u64, watermark: i64 },
 }
@@ -201,8 +201,9 @@ fn add_notes(
                     let Some(capability) = &capability else { return };
                     let mut session = output.session(capability);
                     let from = sender.index as u64;
-                    sender.board.borrow_mut().take_owed(|to, edge, records| {
-                        session.give(Note::Credit { to, from, edge, records })
+                    sender.board.borrow_mut().take_owed(|Owed { to, edge, amount, limit }| {
+                        let Amount { records, bytes } = amount;
+                        session.give(Note::Credit { to, from, edge, records, bytes, limit })
                     });
                     for (group, watermark) in sender.watermark_groups.take_news() {
                         (0..peers).filter(|to| *to != from).for_each(|to| {
@@ -216,8 +217,9 @@ fn add_notes(
             input.for_each(|_, notes: &mut Vec<Note>| {
                 for note in notes.drain(..) {
                     match note {
-                        Note::Credit { from, edge, records, .. } => {
-                            receiver.board.borrow_mut().credited(edge, from as usize, records);
+                        Note::Credit { from, edge, records, bytes, limit, .. } => {
+                            let amount = Amount { records, bytes };
+                            receiver.board.borrow_mut().credited(edge, from as usize, amount, limit);
                         }
                         Note::Group { from, group, watermark, .. } => {
                             receiver.watermark_groups.heard(from as usize, group, watermark);
@@ -241,7 +243,7 @@ pub(crate) fn run_attempt(
 ) -> bool {
     let (index, peers) = (worker.index(), worker.peers());
     let settings = &context.settings;
-    let board = Board::new(index, peers, context.physical.edges, settings.records_in_flight);
+    let board = Board::new(index, peers, context.physical.edges, settings.flow);
     let shared = Rc::new(WorkerShared {
         index,
         generation: spec.generation,

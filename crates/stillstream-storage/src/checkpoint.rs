@@ -114,7 +114,7 @@ pub struct JobStorage {
     pub(crate) streams: Streams,
     pub(crate) register: Arc<dyn Register>,
     pub(crate) options: StorageOptions,
-    handle: Handle,
+    pub(crate) handle: Handle,
 }
 
 /// Counts the writers of this process.

@@ -68,17 +68,16 @@ pub enum StorageError {
         /// Why not, and what would do.
         reason: String,
     },
-    /// This build has no client for the scheme.
+    /// Flink has a file system for the scheme, and this release has not.
     #[error(
-        "`{location}`: scheme `{scheme}` needs feature `{feature}` of crate `stillstream-storage`, which this build lacks"
+        "`{location}`: scheme `{scheme}` is not supported in this release: give a folder that all processes of the job see, \
+         such as `/data/checkpoints` or a mounted share"
     )]
-    MissingFeature {
+    SchemeNotSupported {
         /// As it was given.
         location: String,
         /// The scheme.
         scheme: String,
-        /// The cargo feature.
-        feature: &'static str,
     },
     /// The checkpoint directory does not take files.
     #[error(
@@ -177,7 +176,7 @@ impl StorageError {
                 ErrorKind::CorruptSnapshot
             }
             Self::BadLocation { .. }
-            | Self::MissingFeature { .. }
+            | Self::SchemeNotSupported { .. }
             | Self::NotWritable { .. }
             | Self::Locked { .. } => ErrorKind::Configuration,
             Self::Fenced { .. } => ErrorKind::Fenced,
@@ -219,7 +218,7 @@ impl From<StorageError> for io::Error {
             StorageError::Corrupt { what, .. } if *what == SHORT => io::ErrorKind::UnexpectedEof,
             StorageError::Corrupt { what, .. } if *what == MISSING => io::ErrorKind::NotFound,
             StorageError::Corrupt { .. } => io::ErrorKind::InvalidData,
-            StorageError::BadLocation { .. } | StorageError::MissingFeature { .. } => {
+            StorageError::BadLocation { .. } | StorageError::SchemeNotSupported { .. } => {
                 io::ErrorKind::InvalidInput
             }
             _ => io::ErrorKind::Other,

@@ -26,6 +26,7 @@
 //! | [`metadata`] | the format of `_metadata` |
 //! | [`register`] | the register and its compare-and-set |
 //! | [`lease`] | the right of one generation to write the register |
+//! | `neighbours` | which other jobs have checkpoints in the same directory |
 //! | [`references`] | which files in `shared/` checkpoints name |
 //! | [`cleanup`] | deleting: idempotent, and refusing when unsure |
 //! | [`verify`] | does everything that a checkpoint names exist, whole? |
@@ -42,6 +43,7 @@ pub mod lease;
 pub mod local;
 pub mod location;
 pub mod metadata;
+mod neighbours;
 pub mod object;
 pub mod options;
 mod proto;
@@ -59,6 +61,7 @@ pub use error::{CasError, StorageError};
 pub use lease::Lease;
 pub use local::LocalStore;
 pub use location::Location;
+pub use neighbours::Neighbours;
 pub use object::ObjectBlobStore;
 pub use options::StorageOptions;
 pub use references::SharedReferences;

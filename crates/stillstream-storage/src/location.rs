@@ -10,7 +10,7 @@ use crate::error::StorageError;
 /// use stillstream_storage::Location;
 /// assert_eq!(Location::parse("file:///data/my%20job")?, Location::parse("/data/my job")?);
 /// let error = Location::parse("s3://bucket/jobs").unwrap_err();
-/// assert!(error.to_string().contains("scheme `s3` needs feature `s3`"));
+/// assert!(error.to_string().contains("scheme `s3` is not supported in this release"));
 /// # Ok::<(), stillstream_storage::StorageError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,8 +23,9 @@ impl Location {
     /// Reads a plain path (absolute, or relative to the current directory) or a `file:` URI.
     ///
     /// # Errors
-    /// [`StorageError::MissingFeature`] for a scheme whose client is not part of this build, and
-    /// [`StorageError::BadLocation`] for anything else.
+    /// [`StorageError::SchemeNotSupported`] for a scheme that Flink knows and this release does not, and
+    /// [`StorageError::BadLocation`] for anything else. A path that begins with `~` is refused too: a shell makes the home
+    /// folder of it in most places, but not in `--checkpoint-dir=~/ck` or in a file, and a folder named `~` is never meant.
     pub fn parse(text: &str) -> Result<Self, StorageError> {
         let bad = |reason: String| StorageError::BadLocation { location: text.into(), reason };
         if text.is_empty() {
@@ -34,21 +35,21 @@ impl Location {
             return Err(bad("it contains a zero byte".into()));
         }
         let Some((scheme, rest)) = split_scheme(text) else {
+            if let Some(reason) = stillstream_types::paths::home_mistake(text) {
+                return Err(bad(reason));
+            }
             return absolute(Path::new(text), text);
         };
-        let feature = match scheme.to_ascii_lowercase().as_str() {
-            "file" => return file_uri(rest, text),
-            "s3" | "s3a" | "s3n" => "s3",
-            "hdfs" | "viewfs" | "webhdfs" => "hdfs",
-            "gs" => "gs",
-            "az" | "abfs" | "abfss" | "wasb" | "wasbs" | "adl" => "az",
-            _ => {
-                return Err(bad(format!(
-                    "scheme `{scheme}` is not known; known are file, s3, hdfs, gs, az and plain paths"
-                )));
+        match scheme.to_ascii_lowercase().as_str() {
+            "file" => file_uri(rest, text),
+            "s3" | "s3a" | "s3n" | "hdfs" | "viewfs" | "webhdfs" | "gs" | "az" | "abfs" | "abfss"
+            | "wasb" | "wasbs" | "adl" | "oss" => {
+                Err(StorageError::SchemeNotSupported { location: text.into(), scheme: scheme.into() })
             }
-        };
-        Err(StorageError::MissingFeature { location: text.into(), scheme: scheme.into(), feature })
+            _ => Err(bad(format!(
+                "scheme `{scheme}` is not known; `file:` URIs and plain paths are supported"
+            ))),
+        }
     }
 }
 
@@ -134,18 +135,32 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_without_its_client_names_the_feature() {
-        for (text, scheme, feature) in [
-            ("s3://bucket/jobs", "s3", "s3"),
-            ("s3a://bucket/jobs", "s3a", "s3"),
-            ("hdfs://name:8020/jobs", "hdfs", "hdfs"),
-            ("gs://bucket", "gs", "gs"),
-            ("abfss://c@a.dfs.core.windows.net/x", "abfss", "az"),
+    fn a_scheme_that_only_flink_knows_is_refused_and_advises_what_exists() {
+        for (text, scheme) in [
+            ("s3://bucket/jobs", "s3"),
+            ("s3a://bucket/jobs", "s3a"),
+            ("hdfs://name:8020/jobs", "hdfs"),
+            ("gs://bucket", "gs"),
+            ("abfss://c@a.dfs.core.windows.net/x", "abfss"),
         ] {
             let error = Location::parse(text).unwrap_err().to_string();
-            assert!(error.contains(&format!("scheme `{scheme}` needs feature `{feature}`")), "{error}");
-            assert!(error.contains(text), "{error}");
+            assert!(
+                error.contains(&format!("scheme `{scheme}` is not supported in this release")),
+                "{error}"
+            );
+            assert!(error.contains(text) && error.contains("/data/checkpoints"), "{error}");
+            assert!(!error.contains("feature"), "{error}");
         }
+    }
+
+    #[test]
+    fn the_home_folder_of_a_shell_is_refused_and_a_folder_of_that_name_is_not() {
+        for text in ["~/ck", "~", "~anna/ck"] {
+            let error = Location::parse(text).unwrap_err().to_string();
+            assert!(error.contains(text) && error.contains("`./~"), "{error}");
+        }
+        assert!(local("./~/ck").ends_with("~/ck"));
+        assert!(local("/data/~ck").is_absolute() && local("a~b").is_absolute());
     }
 
     #[test]

@@ -268,3 +268,22 @@ fn versions_that_were_lost_with_no_checkpoint_left_are_an_error() {
     let error = job.load_register().unwrap_err();
     assert!(matches!(error, StorageError::RegisterUnreadable { .. }), "{error}");
 }
+
+#[test]
+fn a_job_knows_which_others_have_checkpoints_beside_it() {
+    let place = Place::new();
+    let storage = |name: &str| {
+        let uri = place.dir.path().to_str().unwrap();
+        let handle = place.runtime.handle().clone();
+        CheckpointStorage::open(uri, StorageOptions::default(), handle).unwrap().job(JobId::from_name(name))
+    };
+    assert_eq!(place.job().neighbours().count, 0);
+    let _own = place.job().claim("flights").unwrap();
+    let _other = storage("word count").claim("word count").unwrap();
+    fs::create_dir(place.dir.path().join("no job")).unwrap();
+    let found = place.job().neighbours();
+    assert_eq!((found.names, found.count), (vec!["word count".to_string()], 1));
+    (0..5).for_each(|n| drop(storage(&n.to_string()).claim("another").unwrap()));
+    let found = place.job().neighbours();
+    assert_eq!((found.names.len(), found.count), (3, 6));
+}

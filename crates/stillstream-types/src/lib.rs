@@ -11,6 +11,7 @@
 //! | [`shared_file`] | the names of files that several checkpoints may name |
 //! | [`streams`] | the narrow door through which a snapshot is written and read |
 //! | [`config`] | Flink's configuration keys, typed and checked |
+//! | [`paths`] | paths as people write them |
 //! | [`threads`] | threads that leave the processor to others |
 //! | [`crash`] | places where a test may make the process die |
 //! | [`error`] | [`Error`], the one error type of users' code |
@@ -22,6 +23,7 @@ pub mod handle;
 pub mod ids;
 pub mod key_group;
 pub mod murmur;
+pub mod paths;
 pub mod shared_file;
 pub mod streams;
 pub mod threads;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 /// A point in event time or processing time: milliseconds since 1970-01-01T00:00:00Z.
 ///
-/// Reads and writes RFC 3339 in UTC:
+/// Reads and writes RFC 3339 in UTC. Years outside of 0000 to 9999, which RFC 3339 does not have, carry a sign and may have
+/// more digits (`+292278994-08-17T07:12:55.806Z`), as in ISO 8601; the two ends of time are `-infinity` and `infinity`.
+/// Each timestamp that is written can be read.
 ///
 /// ```
 /// use stillstream_types::{Timestamp, time::hours};
@@ -35,23 +37,30 @@ impl Timestamp {
     }
 
     /// The start of the tumbling window of this size that holds the timestamp (windows start at 1970).
+    ///
+    /// A window that begins before time does starts at [`MIN`](Self::MIN).
     pub fn truncate(self, size: Duration) -> Self {
-        let size = (size.as_millis() as i64).max(1);
-        Self(self.0 - self.0.rem_euclid(size))
+        let size = whole_millis(size).max(1);
+        Self(self.0.saturating_sub(self.0.rem_euclid(size)))
     }
+}
+
+/// The milliseconds of a duration; one that is longer than time counts as all of it.
+fn whole_millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl Add<Duration> for Timestamp {
     type Output = Self;
     fn add(self, by: Duration) -> Self {
-        Self(self.0.saturating_add(by.as_millis().min(i64::MAX as u128) as i64))
+        Self(self.0.saturating_add(whole_millis(by)))
     }
 }
 
 impl Sub<Duration> for Timestamp {
     type Output = Self;
     fn sub(self, by: Duration) -> Self {
-        Self(self.0.saturating_sub(by.as_millis().min(i64::MAX as u128) as i64))
+        Self(self.0.saturating_sub(whole_millis(by)))
     }
 }
 
@@ -59,7 +68,8 @@ impl Sub for Timestamp {
     type Output = Duration;
     /// The time from `earlier` to `self`; zero if `earlier` is later.
     fn sub(self, earlier: Self) -> Duration {
-        Duration::from_millis(self.0.saturating_sub(earlier.0).max(0) as u64)
+        // the whole of time is more than `i64` holds
+        Duration::from_millis(if earlier < self { self.0.abs_diff(earlier.0) } else { 0 })
     }
 }
 
@@ -115,7 +125,13 @@ impl fmt::Display for Timestamp {
         let (days, of_day) = (self.0.div_euclid(86_400_000), self.0.rem_euclid(86_400_000));
         let (y, m, d) = civil_from_days(days);
         let (s, ms) = (of_day / 1000, of_day % 1000);
-        write!(f, "{y:04}-{m:02}-{d:02}T{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)?;
+        let sign = match y {
+            0..=9999 => "",
+            10_000.. => "+",
+            _ => "-",
+        };
+        let y = y.abs();
+        write!(f, "{sign}{y:04}-{m:02}-{d:02}T{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)?;
         if ms != 0 {
             write!(f, ".{ms:03}")?;
         }
@@ -132,52 +148,70 @@ impl fmt::Debug for Timestamp {
 impl FromStr for Timestamp {
     type Err = String;
 
-    /// Reads `2013-01-01T10:15:00Z`, with an optional fraction of a second and an optional offset (`+02:00`).
+    /// Reads `2013-01-01T10:15:00Z`, with an optional fraction of a second and an optional offset (`+02:00`), and the other
+    /// forms that a timestamp is written in.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("`{text}` is not a timestamp: RFC 3339 is expected, as in 2013-01-01T10:15:00Z");
-        let bytes = text.as_bytes();
-        if bytes.len() < 20 || !text.is_ascii() {
-            return Err(wrong());
+        match text {
+            "-infinity" => Ok(Self::MIN),
+            "infinity" => Ok(Self::MAX),
+            _ => parse(text).map(Self).ok_or_else(|| {
+                format!("`{text}` is not a timestamp: RFC 3339 is expected, as in 2013-01-01T10:15:00Z")
+            }),
         }
-        let number = |from: usize, to: usize| -> Result<i64, String> {
-            bytes[from..to].iter().try_fold(0i64, |n, b| {
-                if b.is_ascii_digit() { Ok(n * 10 + (b - b'0') as i64) } else { Err(wrong()) }
-            })
-        };
-        let sign = |at: usize, any: &[u8]| any.contains(&bytes[at]).then_some(()).ok_or_else(wrong);
-        sign(4, b"-")?;
-        sign(7, b"-")?;
-        sign(10, b"Tt ")?;
-        sign(13, b":")?;
-        sign(16, b":")?;
-        let (y, mo, d) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-        let (h, mi, s) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-        let day = days_from_civil(y, mo, d);
-        if !(1..=12).contains(&mo) || civil_from_days(day) != (y, mo, d) || h > 23 || mi > 59 || s > 60 {
-            return Err(wrong());
-        }
-        let (mut at, mut ms) = (19, 0);
-        if bytes[at] == b'.' {
-            let end = (at + 1..bytes.len()).find(|i| !bytes[*i].is_ascii_digit()).ok_or_else(wrong)?;
-            for place in 0..3 {
-                let digit = if at + 1 + place < end { (bytes[at + 1 + place] - b'0') as i64 } else { 0 };
-                ms = ms * 10 + digit;
-            }
-            at = end;
-        }
-        let offset = match (&bytes[at..], bytes.len() - at) {
-            (b"Z" | b"z", 1) => 0,
-            ([b'+', ..], 6) if bytes[at + 3] == b':' => {
-                number(at + 1, at + 3)? * 60 + number(at + 4, at + 6)?
-            }
-            ([b'-', ..], 6) if bytes[at + 3] == b':' => {
-                -(number(at + 1, at + 3)? * 60 + number(at + 4, at + 6)?)
-            }
-            _ => return Err(wrong()),
-        };
-        Ok(Self((((day * 24 + h) * 60 + mi - offset) * 60 + s) * 1000 + ms))
     }
+}
+
+/// A number of digits only: `+1` is none.
+fn digits(text: &[u8]) -> Option<i64> {
+    text.iter().try_fold(0i64, |n, byte| byte.is_ascii_digit().then(|| n * 10 + i64::from(byte - b'0')))
+}
+
+fn parse(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    // a year without a sign has four digits, one with a sign four to nine
+    let (sign, rest) = match bytes.split_first()? {
+        (b'+', rest) => (1, rest),
+        (b'-', rest) => (-1, rest),
+        _ => (1, bytes),
+    };
+    let width = rest.iter().position(|byte| *byte == b'-')?;
+    let signed = rest.len() < bytes.len();
+    if !(4..=9).contains(&width) || (!signed && width != 4) {
+        return None;
+    }
+    let (year, rest) = rest.split_at(width);
+    let y = sign * digits(year)?;
+    // -MM-ddThh:mm:ss, a fraction, an offset
+    let (clock, mut rest) = rest.split_at_checked(15)?;
+    let places: [(usize, &[u8]); 5] = [(0, b"-"), (3, b"-"), (6, b"Tt "), (9, b":"), (12, b":")];
+    if !places.iter().all(|(at, any)| any.contains(&clock[*at])) {
+        return None;
+    }
+    let number = |at: usize| digits(&clock[at..at + 2]);
+    let (mo, d, h, mi, s) = (number(1)?, number(4)?, number(7)?, number(10)?, number(13)?);
+    let day = days_from_civil(y, mo, d);
+    if !(1..=12).contains(&mo) || civil_from_days(day) != (y, mo, d) || h > 23 || mi > 59 || s > 60 {
+        return None;
+    }
+    let mut ms = 0;
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        let end = fraction.iter().position(|byte| !byte.is_ascii_digit())?;
+        for place in 0..3 {
+            ms = ms * 10 + fraction[..end].get(place).map_or(0, |byte| i64::from(byte - b'0'));
+        }
+        rest = &fraction[end..];
+    }
+    let offset = match rest {
+        b"Z" | b"z" => 0,
+        [sign @ (b'+' | b'-'), hours @ .., b':', a, b] if hours.len() == 2 => {
+            let minutes = digits(hours)? * 60 + digits(&[*a, *b])?;
+            if *sign == b'-' { -minutes } else { minutes }
+        }
+        _ => return None,
+    };
+    // years have at most nine digits, which 128 bits hold in milliseconds; time itself may end before
+    let minutes = i128::from((day * 24 + h) * 60 + mi - offset);
+    i64::try_from((minutes * 60 + i128::from(s)) * 1000 + i128::from(ms)).ok()
 }
 
 impl serde::Serialize for Timestamp {
@@ -233,10 +267,46 @@ mod tests {
             "2013-01-01T10:15:00.Zx",
             "2013-01-01T10:15:00+0200",
             "2013-01-01T10:15:00\u{e9}",
+            "12013-01-01T10:15:00Z",
+            "+213-01-01T10:15:00Z",
+            "2013-01-01T10:15:00++2:00",
+            "Infinity",
         ] {
             let error = text.parse::<Timestamp>().unwrap_err();
             assert!(error.contains(&format!("`{text}`")), "{error}");
         }
+    }
+
+    #[test]
+    fn every_timestamp_that_is_written_can_be_read_also_at_the_ends_of_time() {
+        let year = |y: i64| days_from_civil(y, 1, 1) * 86_400_000;
+        let ends = [i64::MIN, i64::MIN + 1, i64::MAX - 1, i64::MAX, 0, -1];
+        let years = [-10_000, -9999, -1, 0, 1, 9999, 10_000, 123_456].map(year);
+        for millis in ends.into_iter().chain(years).flat_map(|at| [at, at.saturating_sub(1)]) {
+            let at = Timestamp::from_millis(millis);
+            assert_eq!(at.to_string().parse(), Ok(at), "{millis}");
+        }
+        assert_eq!(Timestamp::from_millis(i64::MAX - 1).to_string(), "+292278994-08-17T07:12:55.806Z");
+        assert_eq!(Timestamp::from_millis(year(-1)).to_string(), "-0001-01-01T00:00:00Z");
+        assert_eq!("infinity".parse(), Ok(Timestamp::MAX));
+    }
+
+    #[test]
+    fn a_time_beyond_the_ends_of_time_is_refused() {
+        for text in
+            ["+292278994-08-17T07:12:55.808Z", "-292275055-05-16T16:47:04.191Z", "+999999999-01-01T00:00:00Z"]
+        {
+            assert!(text.parse::<Timestamp>().unwrap_err().contains(text));
+        }
+    }
+
+    #[test]
+    fn every_time_has_the_start_of_its_window_also_at_the_ends_of_time() {
+        assert_eq!(Timestamp::MIN.truncate(hours(1)), Timestamp::MIN);
+        assert!(Timestamp::MAX.truncate(hours(1)) > Timestamp::MAX - hours(1));
+        assert_eq!(Timestamp::from_millis(5).truncate(Duration::MAX), Timestamp::from_millis(0));
+        assert_eq!(Timestamp::from_millis(5).truncate(Duration::ZERO), Timestamp::from_millis(5));
+        assert_eq!((Timestamp::MAX - Timestamp::MIN).as_millis(), u64::MAX.into());
     }
 
     #[test]

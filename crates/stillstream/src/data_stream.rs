@@ -215,6 +215,10 @@ impl<T: Data> DataStream<T> {
 impl<T: Data> DataStream<T> {
     /// Partitions the stream by key: all records of a key go to one subtask, and state is kept by key.
     ///
+    /// The key must be the same whenever it is taken of the record, in every process: it follows from the record alone. Two
+    /// keys must be equal exactly when their binary forms are, as they are for all types whose `Eq` is derived; see
+    /// [`Key`](crate::state::Key) for those that have an `Eq` of their own.
+    ///
     /// ```
     /// # use stillstream::prelude::*;
     /// # let env = StreamExecutionEnvironment::new();

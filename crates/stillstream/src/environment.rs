@@ -1,18 +1,19 @@
 //! [`StreamExecutionEnvironment`]: where a job begins.
 
 mod arguments;
+mod flags;
 mod setters;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::PoisonError;
 
 use stillstream_runtime::connect::SplitSource;
 use stillstream_runtime::job::{JobClient, JobResult, in_worker_process, submit};
 use stillstream_runtime::plan::Plan;
 use stillstream_state::Data;
-use stillstream_types::config::Configuration;
+use stillstream_types::config::{Configuration, options as o};
 use stillstream_types::{Error, ErrorKind, Result};
 
 use crate::backend::MemoryStateBackend;
@@ -170,18 +171,19 @@ impl StreamExecutionEnvironment {
     /// # Errors
     /// As [`execute`](Self::execute) before anything starts.
     pub fn execute_async(&self, name: impl Into<String>) -> Result<JobClient> {
-        init_logging();
+        let log_is_ours = init_logging();
         let name = name.into();
         let graph = self.graph.take();
         self.refuse_changes_of_executed_jobs()?;
         self.executed.borrow_mut().push((name.clone(), graph.clone(), graph.len()));
-        let settings = job_settings(&name, &self.config, &self.backend)?;
+        let mut settings = job_settings(&name, &self.config, &self.backend)?;
+        settings.error_is_printed = log_is_ours;
         let worker = in_worker_process();
         if !worker {
             self.warn();
         }
         let wanted = plan_settings(&self.config);
-        graph.commit_retries().store(wanted.commit_retries, Ordering::Relaxed);
+        *graph.commit_policy().lock().unwrap_or_else(PoisonError::into_inner) = wanted.commits;
         let mut plan = graph.plan()?;
         finish(&mut plan, wanted)?;
         if !worker {
@@ -207,8 +209,8 @@ impl StreamExecutionEnvironment {
 
     fn warn(&self) {
         let mut warned = self.warned.borrow_mut();
-        for warning in self.config.validate().unwrap_or_default() {
-            let text = warning.to_string();
+        let warnings = self.config.validate().unwrap_or_default();
+        for text in warnings.iter().map(ToString::to_string).chain(no_checkpoints(&self.config)) {
             if warned.insert(text.clone()) {
                 tracing::warn!("{text}");
             }
@@ -219,6 +221,18 @@ impl StreamExecutionEnvironment {
     pub(crate) fn graph(&self) -> Graph {
         self.graph.borrow().clone()
     }
+}
+
+/// A folder for checkpoints alone takes none, and makes nobody look for those that are there.
+fn no_checkpoints(config: &Configuration) -> Option<String> {
+    let folder =
+        config.get(o::CHECKPOINTS_DIR).filter(|_| config.get(o::CHECKPOINTING_INTERVAL).is_none())?;
+    Some(format!(
+        "no checkpoint will be taken, and none in `{folder}` is used: `{}` (--checkpoint-dir) is set and `{}` is not; \
+         --checkpoint-interval 10s, or `enable_checkpointing` in the program, changes that",
+        o::CHECKPOINTS_DIR.key(),
+        o::CHECKPOINTING_INTERVAL.key()
+    ))
 }
 
 /// Gives the plan what the settings say of operators.
@@ -238,4 +252,24 @@ fn finish(plan: &mut Plan, settings: PlanSettings) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(arguments: &[&str]) -> Option<String> {
+        let (env, _) = StreamExecutionEnvironment::from_arguments(arguments.iter().copied()).unwrap();
+        no_checkpoints(&env.config)
+    }
+
+    #[test]
+    fn a_folder_for_checkpoints_without_an_interval_says_that_none_will_be_taken() {
+        let text = said(&["--checkpoint-dir", "/data/ck"]).unwrap();
+        for part in ["no checkpoint will be taken", "/data/ck", "--checkpoint-interval 10s"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(said(&["--checkpoint-dir", "/data/ck", "--checkpoint-interval", "1s"]), None);
+        assert_eq!(said(&[]), None);
+    }
 }

@@ -2,11 +2,10 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 
 use stillstream_runtime::Operator;
-use stillstream_runtime::connect::{SourceOperator, SplitSource};
+use stillstream_runtime::connect::{CommitPolicy, SourceOperator, SplitSource};
 use stillstream_runtime::plan::{EventTimeRole, Exchange, Node, NodeBody, NodeId, NodeInput, Plan};
 use stillstream_types::{Error, ErrorKind, Result};
 
@@ -21,8 +20,8 @@ pub(crate) struct GraphState {
     mistakes: Vec<String>,
     /// What sources and sinks want to see before the job starts.
     checks: Vec<(NodeId, Check)>,
-    /// `sink.committer.retries`, which is known when the job starts.
-    commit_retries: Arc<AtomicU32>,
+    /// How commits are tried again, which is known when the job starts.
+    commit_policy: Arc<Mutex<CommitPolicy>>,
 }
 
 /// Looks whether the other end of a connector is there.
@@ -108,9 +107,9 @@ impl Graph {
         self.0.borrow_mut().checks.push((node, Box::new(check)));
     }
 
-    /// How often a sink tries a commit again; the number is there when the job starts.
-    pub fn commit_retries(&self) -> Arc<AtomicU32> {
-        self.0.borrow().commit_retries.clone()
+    /// How sinks try a commit again; set when the job starts.
+    pub fn commit_policy(&self) -> Arc<Mutex<CommitPolicy>> {
+        self.0.borrow().commit_policy.clone()
     }
 
     /// How many operators there are.

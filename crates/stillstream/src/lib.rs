@@ -3,6 +3,7 @@
 //! ```
 //! use stillstream::prelude::*;
 //!
+//! #[stillstream::main] // exit codes by kind of error; without it each is 1
 //! fn main() -> Result<()> {
 //!     let mut env = StreamExecutionEnvironment::from_args()?;
 //!     env.enable_checkpointing(Duration::from_secs(1));
@@ -42,6 +43,7 @@ mod collection;
 mod collector;
 mod data_stream;
 mod environment;
+mod exit;
 pub mod functions;
 mod graph;
 mod keyed_functions;
@@ -62,6 +64,7 @@ pub use backend::{FsStateBackend, MemoryStateBackend, RocksDbStateBackend, State
 pub use collector::Collector;
 pub use data_stream::DataStream;
 pub use environment::StreamExecutionEnvironment;
+pub use exit::{exit_code, exit_with};
 pub use functions::{BroadcastProcess, CoProcess, KeyedProcess};
 pub use keyed_functions::{BroadcastConnected, ConnectedStreams, KeyedConnected};
 pub use keyed_stream::KeyedStream;
@@ -72,6 +75,7 @@ pub use stillstream_checkpoint::{
     CheckpointReport, CheckpointStatistics, CheckpointStatus, CheckpointSummary, JobStatus, LongestPhases,
 };
 pub use stillstream_connectors as connectors;
+pub use stillstream_derive::main;
 pub use stillstream_runtime::connect;
 pub use stillstream_runtime::exchange::KeySelector;
 pub use stillstream_runtime::job::{

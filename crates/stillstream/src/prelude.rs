@@ -6,6 +6,8 @@ pub use stillstream_connectors::{
     Collect, CsvSource, Discard, FileSink, Generator, Malformed, OnMalformed, Print, TextSource,
 };
 pub use stillstream_runtime::job::{JobClient, JobResult};
+#[cfg(feature = "serde-adapter")]
+pub use stillstream_state::Serde;
 pub use stillstream_state::{
     Aggregate, AggregatingState, BroadcastState, Data, ListState, MapState, OperatorListState, ReducingState,
     StateTtlConfig, TimeDomain, TtlUpdateType, TtlVisibility, ValueState,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use stillstream_checkpoint::{CheckpointConfig, CheckpointingMode, RestartStrategyConfig, Retention};
 use stillstream_runtime::PendingTimers;
+use stillstream_runtime::connect::CommitPolicy;
 use stillstream_runtime::job::{JobSettings, ProgressMode, StateBackend};
 use stillstream_state::{RocksDbOptions, StateError};
 use stillstream_types::config::{self, CheckpointStorageType, Configuration, StateBackendType, options as o};
@@ -21,8 +22,8 @@ pub(crate) struct PlanSettings {
     pub max_parallelism: Option<u32>,
     /// Operators without a uid are refused.
     pub require_uids: bool,
-    /// How often a sink tries a commit again.
-    pub commit_retries: u32,
+    /// How sinks try a commit again.
+    pub commits: CommitPolicy,
 }
 
 /// Keys are checked to be in range, so this cannot lose anything.
@@ -35,7 +36,11 @@ pub(crate) fn plan_settings(config: &Configuration) -> PlanSettings {
     PlanSettings {
         max_parallelism: u32::try_from(config.get(o::MAX_PARALLELISM)).ok(),
         require_uids: !config.get(o::AUTO_GENERATE_UIDS),
-        commit_retries: natural(config.get(o::SINK_COMMITTER_RETRIES)),
+        commits: CommitPolicy {
+            retries: natural(config.get(o::SINK_COMMITTER_RETRIES)),
+            timeout: config.get(o::SINK_COMMIT_TIMEOUT).min(FOREVER),
+            ..CommitPolicy::default()
+        },
     }
 }
 
@@ -61,6 +66,7 @@ pub(crate) fn job_settings(
         allow_non_restored_state: config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE),
         start_fresh: config.get(o::START_FRESH),
         records_in_flight: natural(config.get(o::RECORDS_IN_FLIGHT)).into(),
+        bytes_in_flight: config.get(o::BYTES_IN_FLIGHT).bytes(),
         buffer_timeout: config.get(o::BUFFER_TIMEOUT_ENABLED).then(|| config.get(o::BUFFER_TIMEOUT)),
         auto_watermark_interval: Some(config.get(o::AUTO_WATERMARK_INTERVAL)).filter(|at| !at.is_zero()),
         watermark_each_batch: !config.is_set(o::AUTO_WATERMARK_INTERVAL),

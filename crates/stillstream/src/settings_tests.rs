@@ -73,11 +73,15 @@ fn every_key_arrives() {
 #[test]
 fn every_key_of_the_plan_arrives() {
     let of = |key, value| plan_settings(&config(&[(key, value)]));
-    let defaults = PlanSettings { max_parallelism: None, require_uids: false, commit_retries: 10 };
+    let commits = CommitPolicy::default();
+    let with = |commits| PlanSettings { max_parallelism: None, require_uids: false, commits };
+    let defaults = PlanSettings { max_parallelism: None, require_uids: false, commits };
     assert_eq!(plan_settings(&Configuration::new()), defaults);
     assert_eq!(of("pipeline.max-parallelism", "64"), PlanSettings { max_parallelism: Some(64), ..defaults });
     assert_eq!(of("pipeline.auto-generate-uids", "false"), PlanSettings { require_uids: true, ..defaults });
-    assert_eq!(of("sink.committer.retries", "2"), PlanSettings { commit_retries: 2, ..defaults });
+    assert_eq!(of("sink.committer.retries", "2"), with(CommitPolicy { retries: 2, ..commits }));
+    let timeout = Duration::from_secs(90);
+    assert_eq!(of("stillstream.sink.commit-timeout", "90 s"), with(CommitPolicy { timeout, ..commits }));
 }
 
 #[test]

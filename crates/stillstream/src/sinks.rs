@@ -2,8 +2,7 @@
 
 use std::any::TypeId;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use stillstream_connectors::{Collect, Discard, Print};
 use stillstream_runtime::connect::{Sink, SinkOperator};
@@ -64,11 +63,13 @@ impl<T: Data> DataStream<T> {
     /// ```
     pub fn sink_to<S: Sink<T>>(&self, name: impl Into<String>, sink: S) -> StreamSink {
         let (graph, sink) = (self.graph(), Arc::new(sink));
-        let (checked, retries) = (sink.clone(), graph.commit_retries());
+        let (checked, policy) = (sink.clone(), graph.commit_policy());
         let stateful = TypeId::of::<S::Committable>() != TypeId::of::<()>();
         let spec = NodeSpec { name: name.into(), stateful, sides: None };
-        let make = move || Ok(SinkOperator::<T, S>::new(sink.clone(), retries.load(Ordering::Relaxed)));
-        let node = graph.operator(spec, &[self.upstreams()], make).node;
+        let make = SinkOperator::<T, S>::factory(sink, move || {
+            *policy.lock().unwrap_or_else(PoisonError::into_inner)
+        });
+        let node = graph.operator(spec, &[self.upstreams()], move || Ok(make())).node;
         graph.check(node, move || checked.validate());
         StreamSink { graph: graph.clone(), node }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 
 use stillstream::connect::{
-    Prepared, Sink, SinkContext, SinkWriter, SourceContext, SplitReader, SplitSource,
+    Committer, Prepared, Sink, SinkContext, SinkWriter, SourceContext, SplitReader, SplitSource,
 };
 use stillstream::prelude::*;
 use stillstream::{Batch, CheckpointStatistics, JobStatus, SourceStatus};
@@ -77,6 +77,9 @@ impl Sink<u64> for Gate {
     fn writer(&self, _: &SinkContext) -> Result<Box<dyn SinkWriter<u64, u64>>> {
         Ok(Box::new(self.clone()))
     }
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<u64>>> {
+        Ok(Box::new(|_: &u64| Ok(())))
+    }
 }
 
 impl SinkWriter<u64, u64> for Gate {
@@ -90,9 +93,6 @@ impl SinkWriter<u64, u64> for Gate {
             Ok(())
         };
         Ok(Some(Prepared { committable: checkpoint.0, make_durable: Some(Box::new(wait)) }))
-    }
-    fn commit(&mut self, _: &u64) -> Result<()> {
-        Ok(())
     }
 }
 
@@ -304,9 +304,9 @@ fn a_checkpoint_can_be_taken_by_hand() {
     let (first, second) = (job.trigger_checkpoint().unwrap(), job.trigger_checkpoint().unwrap());
     assert_eq!((first.id.0, second.id.0), (1, 2));
     assert!(second.size_bytes > 0);
-    let names: Vec<_> =
-        checkpoints(folder.path()).iter().map(|path| path.file_name().unwrap().to_owned()).collect();
-    assert_eq!(names, [first.path.as_str(), second.path.as_str()]);
+    let names: Vec<_> = checkpoints(folder.path()).iter().map(|path| path.display().to_string()).collect();
+    // the whole path, as `--from` takes it
+    assert_eq!(names, [first.path, second.path]);
     let other = job.clone();
     cancel(job);
     let text = other.trigger_checkpoint().unwrap_err().to_string();
@@ -405,6 +405,9 @@ impl Sink<u64> for Fragile {
     fn writer(&self, _: &SinkContext) -> Result<Box<dyn SinkWriter<u64, u64>>> {
         Ok(Box::new(self.clone()))
     }
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<u64>>> {
+        Ok(Box::new(|_: &u64| Ok(())))
+    }
 }
 
 impl SinkWriter<u64, u64> for Fragile {
@@ -419,9 +422,6 @@ impl SinkWriter<u64, u64> for Fragile {
             false => Ok(()),
         };
         Ok(Some(Prepared { committable: checkpoint.0, make_durable: Some(Box::new(make_durable)) }))
-    }
-    fn commit(&mut self, _: &u64) -> Result<()> {
-        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use paced::Paced;
 use stillstream::Batch;
 use stillstream::config::options;
-use stillstream::connect::{Plain, Prepared, Sink, SinkContext, SinkWriter};
+use stillstream::connect::{Committer, Plain, Prepared, Sink, SinkContext, SinkWriter};
 use stillstream::prelude::*;
 use stillstream_types::CheckpointId;
 
@@ -419,6 +419,13 @@ impl Sink<Row> for TripSink {
     fn writer(&self, context: &SinkContext) -> Result<Box<dyn SinkWriter<Row, Self::Committable>>> {
         Ok(Box::new(TripWriter(self.0.writer(context)?, self.1.clone())))
     }
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer<Self::Committable>>> {
+        let (mut collect, trip) = (self.0.committer(context)?, self.1.clone());
+        Ok(Box::new(move |committable: &Self::Committable| {
+            collect.commit(committable)?;
+            trip.at(Place::SinkCommit, true)
+        }))
+    }
 }
 
 impl<C: 'static> SinkWriter<Row, C> for TripWriter<C> {
@@ -430,10 +437,6 @@ impl<C: 'static> SinkWriter<Row, C> for TripWriter<C> {
     fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Option<Prepared<C>>> {
         self.1.at(Place::SinkPrepare, checkpoint.0 > 2)?;
         self.0.prepare(checkpoint)
-    }
-    fn commit(&mut self, committable: &C) -> Result<()> {
-        self.0.commit(committable)?;
-        self.1.at(Place::SinkCommit, true)
     }
     fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {
         self.0.recovered(restored)

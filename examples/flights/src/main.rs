@@ -138,6 +138,7 @@ fn demonstrate(arguments: &[String]) -> Result<()> {
     report::print(out)
 }
 
+#[stillstream::main]
 #[expect(clippy::disallowed_methods, reason = "the start of the program reads its arguments")]
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

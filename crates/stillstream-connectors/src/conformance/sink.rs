@@ -2,8 +2,10 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
-use stillstream_runtime::connect::{Sink, SinkOperator};
+use stillstream_runtime::clock::{Clock, SystemClock};
+use stillstream_runtime::connect::{CommitPolicy, Sink, SinkOperator};
 use stillstream_runtime::testing::redistribute;
 use stillstream_runtime::{AsyncSnapshot, Batch, OpenContext, Operator, Output};
 use stillstream_state::{Data, MemorySnapshotStore};
@@ -27,6 +29,25 @@ pub trait SinkTarget {
 
 /// Records that are written before each checkpoint: also none at all, twice in a row, and at the end.
 const ROUNDS: [u64; 6] = [5, 0, 0, 9, 1, 0];
+
+/// A sink that takes so long for a commit has failed.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Waits until everything that was announced is committed. What a crash leaves undone is then known: commits run in a thread of
+/// their own, and without this the suite would not be the same twice.
+fn await_commits(subtask: &mut impl Operator) -> Result<()> {
+    let clock = SystemClock::default();
+    while subtask.commits_under_way()?.is_some() {
+        assert!(clock.elapsed() < DEADLINE, "a commit has not come to its end for {DEADLINE:?}");
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// One try, so that every error is seen.
+fn policy() -> CommitPolicy {
+    CommitPolicy { retries: 0, ..CommitPolicy::default() }
+}
 
 /// What goes wrong in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,10 +101,11 @@ impl<T: SinkTarget> Job<'_, T> {
                 context =
                     context.restored_for_test(self.generation, CheckpointId(*id), states[subtask].clone());
             }
-            let mut operator = SinkOperator::new(self.sink.clone(), 0);
+            let mut operator = SinkOperator::new(self.sink.clone(), policy());
             operator.open(&mut context)?;
             subtasks.push(operator);
         }
+        subtasks.iter_mut().try_for_each(await_commits)?;
         Ok(subtasks)
     }
 
@@ -156,6 +178,7 @@ impl<T: SinkTarget> Job<'_, T> {
         }
         for subtask in subtasks.iter_mut().filter(|_| !lose) {
             subtask.checkpoint_complete(id)?;
+            await_commits(subtask)?;
             if self.crashes() {
                 return Ok(true);
             }
@@ -228,12 +251,13 @@ fn items<T: SinkTarget>(target: &T) -> Vec<T::Item> {
 fn without_checkpoints<T: SinkTarget>(target: &T) {
     let mut context = OpenContext::for_test("sink", 0, 1);
     context.checkpointing = false;
-    let mut operator = SinkOperator::new(Arc::new(target.sink()), 0);
+    let mut operator = SinkOperator::new(Arc::new(target.sink()), policy());
     let mut run = || -> Result<()> {
         operator.open(&mut context)?;
         operator.process(0, Batch::new(items(target)).into(), &mut Output::default())?;
         assert_eq!(target.committed(), [], "nothing is seen before the end");
-        operator.finish()
+        operator.finish()?;
+        await_commits(&mut operator)
     };
     run().unwrap_or_else(|error| panic!("without checkpoints: {error}"));
     let (mut found, mut expected) = (target.committed(), items(target));

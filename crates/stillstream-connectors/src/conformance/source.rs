@@ -158,7 +158,8 @@ fn snapshot<S: SplitSource>(drivers: &mut [SourceDriver<S>]) -> Vec<OperatorSubt
 }
 
 /// Checks a bounded source that reads `expected` records, in any order: restarts after every poll, restarts with another
-/// parallelism while subtasks are at different points, restarts at the end, and the size of its state over many restarts.
+/// parallelism while subtasks are at different points, restarts at the end, that splits stay with their subtask at an
+/// unchanged parallelism, and the size of its state over many restarts.
 ///
 /// # Panics
 /// If the source loses a record or reads one twice.
@@ -217,6 +218,26 @@ pub fn source<S: SplitSource<Item: Ord + Debug>>(source: S, expected: &[S::Item]
                 [emitted, rest].concat(),
                 &format!("restarted with parallelism {after} instead of {before}"),
             );
+        }
+    }
+
+    // at the same parallelism every split stays where it was
+    for parallelism in [2, 3, 5] {
+        let mut drivers = open_all(&source, parallelism, None);
+        for restore in 0..3 {
+            for driver in &mut drivers {
+                driver.next(5).expect("the source reads");
+            }
+            let state = snapshot(&mut drivers);
+            drivers = open_all(&source, parallelism, Some(&state));
+            for (subtask, (before, after)) in state.iter().zip(snapshot(&mut drivers)).enumerate() {
+                let positions = |state: &OperatorSubtaskState| driver_positions(std::slice::from_ref(state));
+                assert_eq!(
+                    positions(before),
+                    positions(&after),
+                    "splits of subtask {subtask} of {parallelism} went elsewhere with restore {restore}"
+                );
+            }
         }
     }
 

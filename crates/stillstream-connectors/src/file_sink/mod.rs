@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
-use stillstream_runtime::connect::{Sink, SinkContext, SinkWriter};
+use stillstream_runtime::connect::{Committer, Sink, SinkContext, SinkWriter};
 use stillstream_state::Data;
 use stillstream_types::{ErrorKind, Result, ResultExt};
 
@@ -122,8 +122,13 @@ impl<T: Data> Sink<T> for FileSink<T> {
         Ok(Box::new(writer.map_err(ConnectorError::into_error)?))
     }
 
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer<FileCommittable>>> {
+        Ok(Box::new(writer::FileCommitter::open(self, context)))
+    }
+
     /// Creates the folder, and a file in it for a moment.
     fn validate(&self) -> Result<()> {
+        ConnectorError::check_home(&self.folder).kind(ErrorKind::Configuration)?;
         let probe = self.folder.join(format!(".probe-{}", std::process::id()));
         let tried = std::fs::create_dir_all(&self.folder)
             .and_then(|()| std::fs::write(&probe, b""))

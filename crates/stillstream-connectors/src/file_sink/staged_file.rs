@@ -118,7 +118,7 @@ mod tests {
         .unwrap();
         for _ in 0..2 {
             let error = part.pre_commit(Path::new("out/b.csv")).unwrap_err().to_string();
-            assert!(error.contains("`out/a.csv`") && error.contains("make room"), "{error}");
+            assert!(error.contains("/out/a.csv`") && error.contains("make room"), "{error}");
             assert_eq!(part.len(), 4, "the row still waits for its write");
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use stillstream_runtime::Batch;
-use stillstream_runtime::connect::{Prepared, SinkContext, SinkWriter};
+use stillstream_runtime::connect::{Committer, Prepared, SinkContext, SinkWriter};
 use stillstream_state::Data;
 use stillstream_types::{CheckpointId, Result};
 
@@ -124,25 +124,6 @@ impl<T> FileWriter<T> {
         Ok(())
     }
 
-    fn commit_file(&self, file: &CommittableFile) -> Result<(), ConnectorError> {
-        let (staged, target) = (self.folder.join(&file.staged), self.folder.join(&file.target));
-        match fs::rename(&staged, &target) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match target.try_exists() {
-                Ok(true) => Ok(()), // committed before
-                Ok(false) => Err(ConnectorError::StagedFileLost { staged, target }),
-                Err(error) => Err(ConnectorError::read(&target)(error)),
-            },
-            renamed => renamed.map_err(ConnectorError::write(&target)),
-        }
-    }
-
-    fn commit(&self, committable: &FileCommittable) -> Result<(), ConnectorError> {
-        committable.files.iter().try_for_each(|file| self.commit_file(file))?;
-        sync_folder(&self.folder)?;
-        self.tidy();
-        Ok(())
-    }
-
     fn remove_left_overs(&self, restored: u64) -> Result<(), ConnectorError> {
         let staging = self.staging();
         for name in names(&staging)? {
@@ -159,6 +140,45 @@ impl<T> FileWriter<T> {
         }
         self.tidy();
         Ok(())
+    }
+}
+
+/// Commits what writers of the sink have pre-committed.
+pub(crate) struct FileCommitter {
+    folder: PathBuf,
+    /// The staging folder's name.
+    staging: String,
+}
+
+impl FileCommitter {
+    pub fn open<T>(sink: &FileSink<T>, context: &SinkContext) -> Self {
+        Self { folder: sink.folder.clone(), staging: staging_folder(context.operator) }
+    }
+
+    fn commit_file(&self, file: &CommittableFile) -> Result<(), ConnectorError> {
+        let (staged, target) = (self.folder.join(&file.staged), self.folder.join(&file.target));
+        match fs::rename(&staged, &target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match target.try_exists() {
+                Ok(true) => Ok(()), // committed before
+                Ok(false) => Err(ConnectorError::StagedFileLost { staged, target }),
+                Err(error) => Err(ConnectorError::read(&target)(error)),
+            },
+            renamed => renamed.map_err(ConnectorError::write(&target)),
+        }
+    }
+
+    fn commit(&self, committable: &FileCommittable) -> Result<(), ConnectorError> {
+        committable.files.iter().try_for_each(|file| self.commit_file(file))?;
+        sync_folder(&self.folder)?;
+        // the staging folder goes when nothing is in it; this fails while it holds files
+        let _ = fs::remove_dir(self.folder.join(&self.staging));
+        Ok(())
+    }
+}
+
+impl Committer<FileCommittable> for FileCommitter {
+    fn commit(&mut self, committable: &FileCommittable) -> Result<()> {
+        FileCommitter::commit(self, committable).map_err(ConnectorError::into_error)
     }
 }
 
@@ -188,10 +208,6 @@ impl<T: Data> SinkWriter<T, FileCommittable> for FileWriter<T> {
             sync_folder(&staging).map_err(ConnectorError::into_error)
         };
         Ok(Some(Prepared { committable, make_durable: Some(Box::new(make_durable)) }))
-    }
-
-    fn commit(&mut self, committable: &FileCommittable) -> Result<()> {
-        FileWriter::commit(self, committable).map_err(ConnectorError::into_error)
     }
 
     fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {

@@ -1,17 +1,19 @@
 //! One CSV file: its header, its rows, and what is wrong with a row.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use csv::{ByteRecord, DeserializeErrorKind, Reader, ReaderBuilder};
 use serde::de::DeserializeOwned;
 
-use super::input::{Input, open};
+use super::input::open;
+use super::row_feed::{Feed, GivenUp, Place, RowFeed, Trouble};
 use super::rows::Rows;
 use super::split::{FileSplit, Malformed};
 use crate::ConnectorError;
+
+/// The longest row if nothing else is said.
+const LONGEST_ROW: u64 = 1 << 20;
 
 /// How a file is written.
 #[derive(Clone, Debug)]
@@ -20,69 +22,55 @@ pub(crate) struct Dialect {
     pub delimiter: u8,
     /// Text of fields that are read as empty.
     pub null: Option<Vec<u8>>,
+    /// Bytes of the longest row.
+    pub longest_row: u64,
 }
 
 impl Default for Dialect {
     fn default() -> Self {
-        Self { has_header: true, delimiter: b',', null: None }
+        Self { has_header: true, delimiter: b',', null: None, longest_row: LONGEST_ROW }
     }
 }
 
-/// Where the line ends are among the bytes that were read and not yet parsed. The crate's own line numbers leave out line
-/// ends in quoted fields.
-#[derive(Clone, Default)]
-struct LineEnds(Rc<RefCell<VecDeque<u64>>>);
-
-struct Noting<R> {
-    inner: R,
-    at: u64,
-    ends: LineEnds,
-}
-
-impl<R: Read> Read for Noting<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        let mut ends = self.ends.0.borrow_mut();
-        let at = self.at;
-        let found = buffer[..read].iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-        ends.extend(found.map(|(offset, _)| at + offset as u64));
-        self.at += read as u64;
-        Ok(read)
-    }
-}
-
-impl LineEnds {
-    /// Forgets those before byte `at`: how many there were, and whether the last of them is just before it.
-    fn pass(&self, at: u64) -> (u64, bool) {
-        let mut ends = self.0.borrow_mut();
-        let (mut count, mut last) = (0, None);
-        while ends.front().is_some_and(|end| *end < at) {
-            last = ends.pop_front();
-            count += 1;
+impl Dialect {
+    pub fn check(&self) -> Result<(), ConnectorError> {
+        if matches!(self.delimiter, b'\n' | b'\r' | b'"') || !self.delimiter.is_ascii() {
+            return Err(ConnectorError::Setting {
+                setting: "delimiter",
+                found: format!("b'{}'", self.delimiter.escape_ascii()),
+                expected: "an ASCII character that is neither a line end nor a quote",
+            });
         }
-        (count, last.is_some_and(|end| end + 1 == at))
+        if self.longest_row == 0 {
+            return Err(ConnectorError::Setting {
+                setting: "max_row_bytes",
+                found: "0".into(),
+                expected: "a number above 0",
+            });
+        }
+        Ok(())
     }
 }
 
-type CsvReader = Reader<Noting<Input>>;
+type CsvReader = Reader<Feed>;
 
 pub(crate) struct CsvRows {
     dialect: Dialect,
     header: Option<ByteRecord>,
     reader: CsvReader,
-    line_ends: LineEnds,
+    feed: Rc<RefCell<RowFeed>>,
     record: ByteRecord,
-    raw: Rc<Cell<u64>>,
     /// The byte of the file at which the reader began.
-    base: u64,
+    base: i64,
 }
 
-fn reader(dialect: &Dialect, input: Input) -> (CsvReader, LineEnds) {
+/// A parser of what the feed hands out from now on, and the byte of the file at which it begins.
+fn reader(dialect: &Dialect, feed: &Rc<RefCell<RowFeed>>) -> (CsvReader, i64) {
     // the number of fields is checked here and not by the crate, which would take the first row after a restart as the measure
     let mut builder = ReaderBuilder::new();
     builder.has_headers(false).flexible(true).delimiter(dialect.delimiter);
-    let ends = LineEnds::default();
-    (builder.from_reader(Noting { inner: input, at: 0, ends: ends.clone() }), ends)
+    let base = feed.borrow().base();
+    (builder.from_reader(Feed(feed.clone())), base)
 }
 
 fn read_error(split: &FileSplit, error: csv::Error) -> ConnectorError {
@@ -95,28 +83,73 @@ fn read_error(split: &FileSplit, error: csv::Error) -> ConnectorError {
 
 impl CsvRows {
     pub fn open(dialect: &Dialect, split: &mut FileSplit, fine: bool) -> Result<Self, ConnectorError> {
-        let input = open(split, 0, fine && split.next == 0)?;
-        let mut raw = input.raw.clone();
-        let (mut from_start, mut line_ends) = reader(dialect, input);
-        let header = if dialect.has_header {
-            let mut header = ByteRecord::new();
-            from_start.read_byte_record(&mut header).map_err(|error| read_error(split, error))?;
-            split.columns = header.len() as u32;
-            Some(header)
-        } else {
-            None
+        let feed = |split: &FileSplit, place: Place, fine| {
+            let input = open(split, place.byte, fine)?;
+            Ok(Rc::new(RefCell::new(RowFeed::new(input, place, dialect.longest_row))))
         };
-        let base = split.next;
-        if split.next > 0 {
-            let input = open(split, split.next, fine)?;
-            raw = input.raw.clone();
-            (from_start, line_ends) = reader(dialect, input);
+        let start = Place { byte: 0, lines: 0 };
+        let restarts = split.next > 0;
+        let mut rows = Self::over(dialect, feed(split, start, fine && !restarts)?);
+        if dialect.has_header {
+            let mut header = ByteRecord::new();
+            rows.feed.borrow_mut().begin_row(0);
+            if let Err(error) = rows.reader.read_byte_record(&mut header) {
+                return Err(match rows.give_up(split)? {
+                    Some(row) => row.into_error(),
+                    None => read_error(split, error),
+                });
+            }
+            split.columns = header.len() as u32;
+            rows.header = Some(header);
+        }
+        if restarts {
+            let header = rows.header.take();
+            rows = Self::over(dialect, feed(split, Place { byte: split.next, lines: split.lines }, fine)?);
+            rows.header = header;
         } else {
             // a restart before the first row reads the header again
-            split.lines = line_ends.pass(from_start.position().byte()).0;
+            split.lines = rows.feed.borrow().place(rows.at()).lines;
         }
-        let (dialect, record) = (dialect.clone(), ByteRecord::new());
-        Ok(Self { dialect, header, reader: from_start, line_ends, record, raw, base })
+        Ok(rows)
+    }
+
+    fn over(dialect: &Dialect, feed: Rc<RefCell<RowFeed>>) -> Self {
+        let (reader, base) = reader(dialect, &feed);
+        Self { dialect: dialect.clone(), header: None, reader, feed, record: ByteRecord::new(), base }
+    }
+
+    /// The byte of the file that the parser has come to.
+    fn at(&self) -> i64 {
+        self.base + self.reader.position().byte() as i64
+    }
+
+    /// Gives up a row that does not end, if that is what is wrong, and goes on after its first line.
+    fn give_up(&mut self, split: &FileSplit) -> Result<Option<Malformed>, ConnectorError> {
+        let mut feed = self.feed.borrow_mut();
+        let (byte, line) = feed.row_start();
+        let given_up = feed.give_up().map_err(ConnectorError::read(&split.path))?;
+        drop(feed);
+        let Some(GivenUp { why, text }) = given_up else { return Ok(None) };
+        (self.reader, self.base) = reader(&self.dialect, &self.feed);
+        let longest = self.dialect.longest_row;
+        let why = match why {
+            Trouble::OpenAtEnd => {
+                "a quote is opened in this line and not closed before the end of the file".into()
+            }
+            Trouble::OpenTooLong => format!(
+                "a quote is opened in this line and not closed within {longest} bytes (`max_row_bytes` lets rows be longer)"
+            ),
+            Trouble::LineTooLong => {
+                format!("the line has more than {longest} bytes (`max_row_bytes` lets rows be longer)")
+            }
+        };
+        Ok(Some(Malformed::new(split, line, byte, text.trim_ascii_end(), why)))
+    }
+
+    /// Moves the split to where the parser is.
+    fn move_on(&self, split: &mut FileSplit) {
+        let Place { byte, lines } = self.feed.borrow().place(self.at());
+        (split.next, split.lines) = (byte, lines);
     }
 
     fn name(&self, column: usize) -> String {
@@ -157,21 +190,26 @@ impl CsvRows {
 
 impl<T: DeserializeOwned> Rows<T> for CsvRows {
     fn next(&mut self, split: &mut FileSplit) -> Result<Option<Result<T, Malformed>>, ConnectorError> {
-        let read =
-            self.reader.read_byte_record(&mut self.record).map_err(|error| read_error(split, error))?;
-        let position = self.reader.position();
-        let (lines, ended) = self.line_ends.pass(position.byte());
-        split.next = self.base + position.byte();
-        split.lines += lines;
+        let at = self.at();
+        self.feed.borrow_mut().begin_row(at);
+        let read = match self.reader.read_byte_record(&mut self.record) {
+            Ok(read) => read,
+            Err(error) => match self.give_up(split)? {
+                Some(row) => {
+                    self.move_on(split);
+                    return Ok(Some(Err(row)));
+                }
+                None => return Err(read_error(split, error)),
+            },
+        };
+        self.move_on(split);
         if !read {
             return Ok(None);
         }
         if let Some(null) = &self.dialect.null
             && self.record.iter().any(|field| field == null)
         {
-            let position = self.record.position().cloned();
             self.record = self.record.iter().map(|f| if f == null { &[][..] } else { f }).collect();
-            self.record.set_position(position);
         }
         let fields = self.record.len();
         if split.columns == 0 {
@@ -187,15 +225,13 @@ impl<T: DeserializeOwned> Rows<T> for CsvRows {
             }
         };
         Ok(Some(result.map_err(|why| {
-            let text = self.text(&self.record);
-            let within = text.iter().filter(|byte| **byte == b'\n').count() as u64 + u64::from(ended);
-            let byte = self.base + self.record.position().map_or(0, |at| at.byte());
-            Malformed::new(split, split.lines.saturating_sub(within) + 1, byte, &text, why)
+            let (byte, line) = self.feed.borrow().row_start();
+            Malformed::new(split, line, byte, &self.text(&self.record), why)
         })))
     }
 
     fn raw(&self) -> u64 {
-        self.raw.get()
+        self.feed.borrow().raw()
     }
 }
 
@@ -266,6 +302,110 @@ mod tests {
                 assert_eq!(rest(&dialect, &split), all[read..], "after row {read} of {content:?}");
             }
         }
+    }
+
+    /// All rows as text, bad ones as `line: text: why`, and the same after a restart at each of them.
+    fn texts(dialect: &Dialect, content: &str, gzip: bool) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let start = split(&folder, content, gzip);
+        let show = |row: Result<(String, String), Malformed>| match row {
+            Ok((a, b)) => format!("{a}|{b}"),
+            Err(bad) => format!("{}: {}: {}", bad.line.unwrap(), bad.text, bad.error),
+        };
+        let rest = |mut split: FileSplit| {
+            let mut rows = CsvRows::open(dialect, &mut split, false).unwrap();
+            let mut all = Vec::new();
+            while let Some(row) = Rows::<(String, String)>::next(&mut rows, &mut split).unwrap() {
+                all.push(show(row));
+            }
+            all
+        };
+        let all = rest(start.clone());
+        let mut split = start;
+        let mut rows = CsvRows::open(dialect, &mut split, false).unwrap();
+        for read in 1..=all.len() {
+            Rows::<(String, String)>::next(&mut rows, &mut split).unwrap();
+            assert_eq!(rest(split.clone()), all[read..], "after row {read} of {content:?}");
+        }
+        all
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_costs_its_own_line_and_no_other() {
+        let dialect = Dialect { has_header: false, ..Dialect::default() };
+        for end in ["", "\n", "\r\n", "\n\n"] {
+            for gzip in [false, true] {
+                let found = texts(&dialect, &format!("1,a\n2,\"b\n3,c\n\n4,d\n5,e{end}"), gzip);
+                let bad =
+                    "2: 2,\"b: a quote is opened in this line and not closed before the end of the file";
+                assert_eq!(found, ["1|a", bad, "3|c", "4|d", "5|e"], "{end:?}");
+            }
+        }
+        // in the last line, with and without its end; and a quote that belongs to a field's text
+        let bad = "2: 2,\"b: a quote is opened in this line and not closed before the end of the file";
+        assert_eq!(texts(&dialect, "1,a\n2,\"b\n", false), ["1|a", bad]);
+        assert_eq!(texts(&dialect, "1,a\n2,\"b", false), ["1|a", bad]);
+        assert_eq!(texts(&dialect, "1,a\n2,5\" pipe", false), ["1|a", "2|5\" pipe"]);
+        assert_eq!(texts(&dialect, "1,\"a\n\nb\"\n2,\"c\"", false), ["1|a\n\nb", "2|c"]);
+    }
+
+    #[test]
+    fn a_row_that_is_longer_than_rows_may_be_is_given_up_after_that_many_bytes() {
+        let dialect = Dialect { has_header: false, longest_row: 40, ..Dialect::default() };
+        let rows: String = (3..200).map(|n| format!("{n},row\n")).collect();
+        let expected = |bad: [&str; 2]| -> Vec<String> {
+            let good = (3..200).map(|n| format!("{n}|row"));
+            bad.iter().map(|bad| (*bad).to_owned()).chain(good).collect()
+        };
+        // the quote is closed in the end, so that the parser would take all of it for one field
+        let why =
+            "is opened in this line and not closed within 40 bytes (`max_row_bytes` lets rows be longer)";
+        let found = texts(&dialect, &format!("1,a\n2,\"b\n{rows}200,c\"\n"), false);
+        assert_eq!(found[..199], expected(["1|a", &format!("2: 2,\"b: a quote {why}")]));
+        assert_eq!(found[199..], ["200|c\""]);
+
+        let long = "x".repeat(1000);
+        let found = texts(&dialect, &format!("1,a\n2,{long}\n{rows}"), false);
+        assert!(found[1].contains("the line has more than 40 bytes"), "{}", found[1]);
+        assert_eq!((found.len(), &found[2..]), (199, &expected(["", ""])[2..]));
+
+        // a long line inside quotes is a row of its own, and so is what follows it
+        let found = texts(&dialect, &format!("1,a\n2,\"b\nc,{long}\n{rows}"), false);
+        assert!(found[1].starts_with("2: 2,\"b: a quote") && found[2].starts_with("3: c,xxx"), "{found:?}");
+        assert_eq!((found.len(), &found[3..]), (200, &expected(["", ""])[2..]));
+    }
+
+    #[test]
+    fn lines_may_end_with_a_carriage_return_alone() {
+        let dialect = Dialect { has_header: false, ..Dialect::default() };
+        assert_eq!(texts(&dialect, "1,a\r2,b\r\r3,c\n4,d\r5,e", false), ["1|a", "2|b", "3|c", "4|d", "5|e"]);
+        let found = texts(&dialect, "1,a\r2,\"b", false);
+        assert_eq!((found.len(), &*found[0]), (2, "1|a"));
+        assert!(found[1].contains("a quote is opened"), "{found:?}");
+    }
+
+    #[test]
+    fn a_byte_order_mark_inside_a_file_is_text_also_after_a_restart() {
+        let dialect = Dialect { has_header: false, ..Dialect::default() };
+        for gzip in [false, true] {
+            let found = texts(&dialect, "\u{feff}1,2\n\u{feff}3,4\n5,6\n", gzip);
+            assert_eq!(found, ["1|2", "\u{feff}3|4", "5|6"]);
+            let found = texts(&dialect, "\u{feff}1,2\n3,\"4\n\u{feff}5,6\n", gzip);
+            assert_eq!((found.len(), &*found[2]), (3, "\u{feff}5|6"), "also after a row that was given up");
+        }
+    }
+
+    #[test]
+    fn a_delimiter_that_ends_lines_or_quotes_is_refused_before_the_start() {
+        for delimiter in [b'\n', b'\r', b'"', 0xc3] {
+            let source = CsvSource::<Row>::new("x.csv").delimiter(delimiter);
+            let error = source.validate().unwrap_err();
+            assert_eq!(error.kind(), stillstream_types::ErrorKind::Configuration);
+            let shown = format!("b'{}'", delimiter.escape_ascii());
+            assert!(error.to_string().contains(&format!("delimiter is {shown}")), "{error}");
+        }
+        let error = CsvSource::<Row>::new("x.csv").max_row_bytes(0).validate().unwrap_err().to_string();
+        assert!(error.contains("max_row_bytes is 0"), "{error}");
     }
 
     #[test]

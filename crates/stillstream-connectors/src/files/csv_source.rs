@@ -21,6 +21,10 @@ use crate::pace::Rate;
 /// Reads CSV files; each row becomes a `T` by `serde`: by column name where there is a header, else by position. Files ending
 /// in `.gz`, or that begin like gzip, are decompressed.
 ///
+/// A quote that is never closed takes no other rows with it: a row that is still inside quotes after
+/// [`max_row_bytes`](Self::max_row_bytes) or at the end of the file is malformed, and what follows its first line is read as
+/// rows of their own.
+///
 /// Positions are byte offsets of rows, so a restart goes on with exactly the next row (a compressed file is decompressed up
 /// to there). A file is one split, as a quoted field may hold line ends. The files are listed when the job starts for the
 /// first time; a restored job reads the files of its checkpoint.
@@ -79,6 +83,12 @@ impl<T> CsvSource<T> {
     /// What separates fields (`,` if not said).
     pub fn delimiter(mut self, delimiter: u8) -> Self {
         self.dialect.delimiter = delimiter;
+        self
+    }
+
+    /// A row has at most so many bytes, quoted line ends included (1 MiB if not said).
+    pub fn max_row_bytes(mut self, bytes: u64) -> Self {
+        self.dialect.longest_row = bytes;
         self
     }
 
@@ -142,6 +152,7 @@ impl<T: Data + DeserializeOwned> SplitSource for CsvSource<T> {
     }
 
     fn validate(&self) -> Result<()> {
+        self.dialect.check().kind(ErrorKind::Configuration)?;
         self.rate.check().kind(ErrorKind::Configuration)?;
         self.splits().kind(ErrorKind::Configuration).map(drop)
     }

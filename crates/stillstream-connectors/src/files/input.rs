@@ -1,12 +1,13 @@
 //! Opening a file at a position, compressed or not.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
 use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
 
+use super::paths::open_file;
 use super::split::FileSplit;
 use crate::ConnectorError;
 
@@ -44,7 +45,7 @@ impl Read for Input {
 /// With `fine` small pieces are read, so that [`Input::raw`] follows closely what was decompressed.
 pub(crate) fn open(split: &FileSplit, at: u64, fine: bool) -> Result<Input, ConnectorError> {
     let read_error = |error| ConnectorError::read(&split.path)(error);
-    let mut file = File::open(&split.path).map_err(read_error)?;
+    let mut file = open_file(Path::new(&split.path))?;
     let raw = Rc::new(Cell::new(0));
     if !split.gzip {
         let found = file.metadata().map_err(read_error)?.len();

@@ -9,12 +9,14 @@
 //! | `reader` | what takes the rows from it, at the wanted rate |
 //! | `text`, `csv_source` | [`TextSource`] and [`CsvSource`] |
 //! | `csv_rows` | one CSV file: header, rows, what is wrong with a row |
+//! | `row_feed` | its lines on their way to the parser: finds rows that do not end |
 
 mod csv_rows;
 mod csv_source;
 mod input;
 mod paths;
 mod reader;
+mod row_feed;
 mod rows;
 mod split;
 mod text;

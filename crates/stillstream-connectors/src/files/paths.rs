@@ -4,10 +4,13 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use stillstream_types::paths::absolute;
+
 use crate::ConnectorError;
 
 /// What file sources take: a path, or several. A folder stands for the files in it, sorted by name, without those whose
-/// names begin with `.` or `_`.
+/// names begin with `.` or `_`. No path at all is an error, and so is a folder without files: a job that reads nothing is more
+/// likely a mistake than meant. Named pipes and devices are refused, for their bytes cannot be read again after a failure.
 pub trait IntoPaths {
     /// The paths.
     fn into_paths(self) -> Vec<PathBuf>;
@@ -47,8 +50,12 @@ pub(crate) struct Found {
 
 /// All files that the paths stand for. Opens each of them, so that one that can't be read is found here.
 pub(crate) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, ConnectorError> {
+    if paths.is_empty() {
+        return Err(ConnectorError::NoPaths);
+    }
     let mut found = Vec::new();
     for path in paths {
+        ConnectorError::check_home(path)?;
         let metadata = fs::metadata(path).map_err(ConnectorError::read(path))?;
         if !metadata.is_dir() {
             found.push(inspect(path)?);
@@ -59,7 +66,7 @@ pub(crate) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, ConnectorError> {
             found.push(inspect(&file)?);
         }
         if found.len() == before {
-            return Err(ConnectorError::EmptyFolder { path: path.clone() });
+            return Err(ConnectorError::EmptyFolder { path: absolute(path) });
         }
     }
     Ok(found)
@@ -79,11 +86,38 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, ConnectorError> {
     Ok(files)
 }
 
+/// Opens a file whose bytes can be read again. To open anything else can wait for ever: a named pipe does until somebody
+/// writes.
+pub(crate) fn open_file(path: &Path) -> Result<File, ConnectorError> {
+    let kind = fs::metadata(path).map_err(ConnectorError::read(path))?.file_type();
+    if !kind.is_file() {
+        return Err(ConnectorError::NotAFile { path: path.to_owned(), what: describe(kind) });
+    }
+    File::open(path).map_err(ConnectorError::read(path))
+}
+
+fn describe(kind: fs::FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_fifo() {
+            return "a named pipe";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+        if kind.is_char_device() || kind.is_block_device() {
+            return "a device";
+        }
+    }
+    if kind.is_dir() { "a folder" } else { "no ordinary file" }
+}
+
 fn inspect(path: &Path) -> Result<Found, ConnectorError> {
     let Some(text) = path.to_str() else {
         return Err(ConnectorError::PathNotText { path: path.to_owned() });
     };
-    let mut file = File::open(path).map_err(ConnectorError::read(path))?;
+    let mut file = open_file(path)?;
     let bytes = file.metadata().map_err(ConnectorError::read(path))?.len();
     let mut magic = Vec::new();
     file.by_ref().take(2).read_to_end(&mut magic).map_err(ConnectorError::read(path))?;

@@ -96,6 +96,11 @@ impl<T: Data> SplitReader<T, FileSplit> for FileReader<T> {
         self.started.as_ref().map_or_else(Vec::new, |started| started.reader.positions())
     }
 
+    fn place(&self) -> Option<String> {
+        // files are read one after another: the last one that was begun is the one whose records came last
+        self.positions().iter().filter_map(FileSplit::place).next_back()
+    }
+
     fn side_output(&mut self) -> Option<AnyBatch> {
         self.started.as_mut()?.reader.side_output()
     }

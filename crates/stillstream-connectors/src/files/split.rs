@@ -1,6 +1,7 @@
 //! [`FileSplit`]: a file, or a range of one, and how far it has been read.
 
 use stillstream_state::Data;
+use stillstream_types::paths::absolute;
 
 /// A file, or a range of bytes of one, with the position from which to go on. Kept in checkpoints.
 #[derive(Clone, PartialEq, Eq, Debug, Data)]
@@ -29,6 +30,14 @@ pub struct FileSplit {
 }
 
 impl FileSplit {
+    /// How far it has been read, for messages; `None` if it was not begun.
+    pub(crate) fn place(&self) -> Option<String> {
+        let line = self.line(self.lines).filter(|line| *line > 0);
+        let line = line.map_or_else(String::new, |line| format!("line {line}, "));
+        (self.next > self.start)
+            .then(|| format!("{line}byte {} of `{}`", self.next, absolute(&self.path).display()))
+    }
+
     /// The number of line `line` of the split, where it is known.
     pub(crate) fn line(&self, line: u64) -> Option<u64> {
         (self.start == 0).then_some(line)
@@ -43,7 +52,7 @@ pub struct Malformed {
     pub file: String,
     /// The line, from 1, if the file is read from its beginning.
     pub line: Option<u64>,
-    /// Where the row starts, line ends before it included: the byte, decompressed, from 0.
+    /// Where the row starts: the byte, decompressed, from 0.
     pub byte: u64,
     /// The row, shortened.
     pub text: String,
@@ -79,7 +88,7 @@ impl Malformed {
     pub(crate) fn into_error(self) -> crate::ConnectorError {
         let line = self.line.map_or_else(String::new, |line| format!(" line {line}"));
         crate::ConnectorError::Malformed {
-            place: format!("`{}`{line} (byte {})", self.file, self.byte),
+            place: format!("`{}`{line} (byte {})", absolute(&self.file).display(), self.byte),
             why: self.error,
             row: self.text,
         }

@@ -4,13 +4,14 @@
 //! |---|---|
 //! | [`source`] | [`SplitSource`] and [`SplitReader`]: a replayable source cut into splits, each with its position |
 //! | [`background`] | [`BackgroundReader`]: reads in a thread of its own, so that the worker never waits |
-//! | [`sink`] | [`Sink`] and [`SinkWriter`]: two-phase commit at checkpoints |
+//! | [`sink`] | [`Sink`], [`SinkWriter`] and [`Committer`]: two-phase commit at checkpoints |
 //! | [`plain`] | [`Plain`]: a sink without transactions, at-least-once |
 
 pub mod background;
 #[cfg(test)]
 mod background_tests;
-mod committer;
+mod commit_gate;
+mod commit_thread;
 mod list_state;
 pub mod plain;
 pub mod sink;
@@ -19,10 +20,11 @@ mod sink_operator;
 mod sink_tests;
 pub mod source;
 mod source_operator;
+mod transactions;
 
 pub use background::{Arrived, BackgroundReader, Chunk, ChunkSender};
 pub use plain::{Plain, PlainWriter};
-pub use sink::{DEFAULT_COMMIT_RETRIES, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
+pub use sink::{CommitPolicy, Committer, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
 pub use sink_operator::{SinkOperator, sink_body};
 pub use source::{SourceContext, SplitNews, SplitReader, SplitSource};
 pub use source_operator::{SourceOperator, source_body};

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use stillstream_state::Data;
 use stillstream_types::{CheckpointId, Result};
 
-use super::sink::{Prepared, Sink, SinkContext, SinkWriter};
+use super::sink::{Committer, Prepared, Sink, SinkContext, SinkWriter};
 use crate::batch::Batch;
 
 /// Writes batches somewhere, at once.
@@ -80,6 +80,10 @@ where
     fn writer(&self, context: &SinkContext) -> Result<Box<dyn SinkWriter<T, ()>>> {
         Ok(Box::new(Adapter((self.make)(context)?)))
     }
+
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<()>>> {
+        Ok(Box::new(|_: &()| Ok(())))
+    }
 }
 
 struct Adapter<W>(W);
@@ -94,8 +98,5 @@ impl<T, W: PlainWriter<T>> SinkWriter<T, ()> for Adapter<W> {
     fn prepare(&mut self, _: CheckpointId) -> Result<Option<Prepared<()>>> {
         self.0.flush()?;
         Ok(None)
-    }
-    fn commit(&mut self, _: &()) -> Result<()> {
-        Ok(())
     }
 }

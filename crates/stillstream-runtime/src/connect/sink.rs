@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use stillstream_state::Data;
 use stillstream_types::{CheckpointId, OperatorId, Result, SubtaskIndex};
@@ -12,21 +13,72 @@ use crate::metrics::Counters;
 use crate::operator::OpenContext;
 use crate::waker::Waker;
 
-/// How often a commit is tried again before the job fails: the default of `sink.committer.retries`.
-pub const DEFAULT_COMMIT_RETRIES: u32 = 10;
+/// What a job without checkpoints calls its only transaction: above every checkpoint, so that what a crash leaves of it is
+/// never taken for part of one.
+pub(crate) const NO_CHECKPOINT: CheckpointId = CheckpointId(u64::MAX);
+
+/// How a commit that fails is tried again before the job fails.
+///
+/// ```
+/// use std::time::Duration;
+/// use stillstream_runtime::connect::CommitPolicy;
+/// let policy = CommitPolicy::default();
+/// let pauses: Duration = (1..=policy.retries).map(|tries| policy.pause(tries, 0)).sum();
+/// assert!(pauses > Duration::from_secs(40), "a target that is away for half a minute costs a delay and no more");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CommitPolicy {
+    /// How often it is tried again: `sink.committer.retries`.
+    pub retries: u32,
+    /// For how long it is tried at most: `stillstream.sink.commit-timeout`.
+    pub timeout: Duration,
+    /// The pause before the first new try. Each one is twice as long as the one before it.
+    pub first_pause: Duration,
+    /// No pause is longer, up to a quarter that is added so that not all subtasks come back at once.
+    pub longest_pause: Duration,
+}
+
+impl Default for CommitPolicy {
+    fn default() -> Self {
+        Self {
+            retries: 10,
+            timeout: Duration::from_secs(600),
+            first_pause: Duration::from_millis(100),
+            longest_pause: Duration::from_secs(10),
+        }
+    }
+}
+
+impl CommitPolicy {
+    /// The pause after so many tries have failed. `spread` may be any number that differs between those who should not come
+    /// back at the same moment.
+    pub fn pause(&self, tries: u32, spread: u64) -> Duration {
+        let doubled = 2u32.saturating_pow(tries.saturating_sub(1));
+        let pause = self.first_pause.saturating_mul(doubled).min(self.longest_pause);
+        let mixed = (spread ^ u64::from(tries) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        pause + pause.mul_f64(mixed as f64 / 1024.0)
+    }
+}
 
 /// The description of a sink; one per program, used in every process. After Flink's Sink V2, in one operator.
 ///
 /// At barrier n the writer *prepares* what it has written since the last one: from then on it can be committed, also by
 /// another process, with nothing but the *committable*, which goes into checkpoint n. When n is complete the committable is
 /// committed; after a restore it is committed again, as nobody knows whether the first time succeeded. So
-/// [`commit`](SinkWriter::commit) must take "already committed" for success.
+/// [`commit`](Committer::commit) must take "already committed" for success.
+///
+/// Writing is the worker's, and must not wait. Committing has a thread of its own, and may: a target that is away for a while
+/// costs a delay. Meanwhile checkpoints go on, and each holds what is not committed yet.
 pub trait Sink<T: Data>: Send + Sync + 'static {
     /// What is needed to commit. `()` for a sink that has nothing to commit.
     type Committable: Data;
 
     /// Makes the writer of one subtask.
     fn writer(&self, context: &SinkContext) -> Result<Box<dyn SinkWriter<T, Self::Committable>>>;
+
+    /// Makes what commits for one subtask. A closure will do: `Ok(Box::new(|committable: &Id| ..))`. Called before
+    /// [`writer`](Self::writer).
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer<Self::Committable>>>;
 
     /// Checks before the job starts that the target is there and can be written.
     fn validate(&self) -> Result<()> {
@@ -63,10 +115,27 @@ impl<C: fmt::Debug> fmt::Debug for Prepared<C> {
     }
 }
 
-/// The writer of one subtask, and its committer. All calls are made on a worker thread.
+/// Commits for one subtask, in a thread of its own: a call may wait for its target.
+pub trait Committer<C>: Send + 'static {
+    /// Commits; a transaction that is committed already is a success. Transactions come in the order of their checkpoints,
+    /// and the next one only after this one has succeeded.
+    ///
+    /// # Errors
+    /// An error is tried again after a pause that grows ([`CommitPolicy`]); then it fails the job, which commits again after
+    /// its restart. One that no new try can mend ([`Error::is_fatal`](stillstream_types::Error::is_fatal)) fails it at once.
+    fn commit(&mut self, committable: &C) -> Result<()>;
+}
+
+impl<C, F: FnMut(&C) -> Result<()> + Send + 'static> Committer<C> for F {
+    fn commit(&mut self, committable: &C) -> Result<()> {
+        self(committable)
+    }
+}
+
+/// The writer of one subtask. All calls are made on a worker thread.
 ///
-/// Order: `commit` for each restored committable, `recovered`, then any mix of the others. Without checkpointing
-/// `prepare` and `commit` are called once, at the end.
+/// Order: `recovered` once all restored committables are committed, then any mix of the others. Without checkpointing
+/// `prepare` is called once, at the end.
 pub trait SinkWriter<T, C>: 'static {
     /// Writes a batch. Must not wait: a writer whose client is busy says so in [`ready`](Self::ready).
     fn write(&mut self, batch: Batch<T>) -> Result<()>;
@@ -80,13 +149,10 @@ pub trait SinkWriter<T, C>: 'static {
     /// Later writes belong to the next checkpoint.
     fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Option<Prepared<C>>>;
 
-    /// Commits; a transaction that is committed already is a success. An error is tried again
-    /// (`sink.committer.retries`), then it fails the job, which commits again after its restart.
-    fn commit(&mut self, committable: &C) -> Result<()>;
-
-    /// All committables that were restored have been committed, by this subtask as far as they are its own: aborts what
-    /// earlier attempts left behind. Other subtasks may not have committed theirs yet, so what was prepared for checkpoint
-    /// `restored` or an earlier one must stay; `None` on a fresh start.
+    /// All committables that were restored have been committed, by this subtask as far as they are its own, and no commit of
+    /// an earlier attempt in this process is under way: aborts what earlier attempts left behind. Other subtasks may not
+    /// have committed theirs yet, so what was prepared for checkpoint `restored` or an earlier one must stay; `None` on a
+    /// fresh start.
     fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {
         let _ = restored;
         Ok(())

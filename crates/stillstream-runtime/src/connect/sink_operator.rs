@@ -7,9 +7,11 @@ use std::sync::Arc;
 use stillstream_state::Data;
 use stillstream_types::{CheckpointId, Error, ErrorKind, RedistributionMode, Result};
 
-use super::committer::Committer;
+use super::commit_gate::CommitGate;
+use super::commit_thread::CommitThread;
 use super::list_state::StoredList;
-use super::sink::{Sink, SinkContext, SinkWriter};
+use super::sink::{CommitPolicy, Committer, NO_CHECKPOINT, Sink, SinkContext, SinkWriter};
+use super::transactions::Transactions;
 use crate::batch::AnyBatch;
 use crate::operator::{AsyncSnapshot, OpenContext, Operator, Output};
 use crate::plan::NodeBody;
@@ -17,31 +19,54 @@ use crate::plan::NodeBody;
 /// The list state that holds what is prepared and not yet committed, each with its checkpoint.
 const COMMITTABLES: &str = "committables";
 
-/// What a job without checkpoints calls its only transaction: above every checkpoint, so that what a crash leaves of it is
-/// never taken for part of one.
-const NO_CHECKPOINT: CheckpointId = CheckpointId(u64::MAX);
-
-/// The node body for a sink; `retries` is `sink.committer.retries`.
-pub fn sink_body<T: Data, S: Sink<T>>(sink: Arc<S>, retries: u32) -> NodeBody {
-    NodeBody::Operator(Arc::new(move || Ok(Box::new(SinkOperator::<T, S>::new(sink.clone(), retries)))))
+/// The node body for a sink.
+pub fn sink_body<T: Data, S: Sink<T>>(sink: Arc<S>, policy: CommitPolicy) -> NodeBody {
+    let make = SinkOperator::<T, S>::factory(sink, move || policy);
+    NodeBody::Operator(Arc::new(move || Ok(Box::new(make()))))
 }
 
 /// One subtask of a sink.
 ///
 /// Pending transactions are list state, so a restore deals all of them out whatever the parallelism. Each notice commits
-/// everything up to the announced checkpoint, as notices can be lost; each restore commits all that it finds.
+/// everything up to the announced checkpoint, as notices can be lost; each restore commits all that it finds, and the sink
+/// takes no records before that is done.
+///
+/// Commits run in a thread of their own, which is started for the first of them.
 pub struct SinkOperator<T: Data, S: Sink<T>> {
     sink: Arc<S>,
-    writer: Option<Box<dyn SinkWriter<T, S::Committable>>>,
-    committer: Committer<S::Committable>,
-    stored: Option<StoredList<(u64, S::Committable)>>,
-    checkpointing: bool,
+    policy: CommitPolicy,
+    gate: Arc<CommitGate>,
+    open: Option<Open<T, S>>,
     items: PhantomData<fn(T)>,
+}
+
+struct Open<T: Data, S: Sink<T>> {
+    context: SinkContext,
+    writer: Box<dyn SinkWriter<T, S::Committable>>,
+    /// Until its thread is started.
+    committer: Option<Box<dyn Committer<S::Committable>>>,
+    thread: Option<CommitThread<S::Committable>>,
+    policy: CommitPolicy,
+    pass: super::commit_gate::Pass,
+    transactions: Transactions<S::Committable>,
+    stored: StoredList<(u64, S::Committable)>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// What was restored is being committed, or a commit of an earlier attempt is under way. `ending`: the input is through,
+    /// and all that is left is to commit.
+    Recovering {
+        wait: usize,
+        ending: bool,
+    },
+    Recovered,
 }
 
 impl<T: Data, S: Sink<T>> fmt::Debug for SinkOperator<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SinkOperator({} pending)", self.committer.len())
+        write!(f, "SinkOperator({} pending)", self.open.as_ref().map_or(0, |open| open.transactions.len()))
     }
 }
 
@@ -50,70 +75,87 @@ fn not_open() -> Error {
 }
 
 impl<T: Data, S: Sink<T>> SinkOperator<T, S> {
-    /// One subtask of `sink`, which tries a commit again `retries` times.
-    pub fn new(sink: Arc<S>, retries: u32) -> Self {
-        let committer = Committer::new(retries);
-        Self { sink, writer: None, committer, stored: None, checkpointing: true, items: PhantomData }
+    /// One subtask of `sink`, alone.
+    pub fn new(sink: Arc<S>, policy: CommitPolicy) -> Self {
+        Self { sink, policy, gate: Arc::default(), open: None, items: PhantomData }
     }
 
-    fn commit_up_to(&mut self, id: CheckpointId) -> Result<()> {
-        let writer = self.writer.as_mut().ok_or_else(not_open)?;
-        self.committer.commit_up_to(id, &mut **writer)
+    /// Makes the subtasks of `sink` in this process, for one attempt after another. The policy is asked for when one is made.
+    pub fn factory(
+        sink: Arc<S>,
+        policy: impl Fn() -> CommitPolicy + Send + Sync + 'static,
+    ) -> impl Fn() -> Self + Send + Sync + 'static {
+        let gate: Arc<CommitGate> = Arc::default();
+        move || Self { gate: gate.clone(), ..Self::new(sink.clone(), policy()) }
     }
 
-    fn prepare(&mut self, id: CheckpointId) -> Result<bool> {
-        let writer = self.writer.as_mut().ok_or_else(not_open)?;
-        let prepared = writer.prepare(id)?;
-        Ok(prepared.map(|prepared| self.committer.add(id, prepared)).is_some())
+    fn opened(&mut self) -> Result<&mut Open<T, S>> {
+        self.open.as_mut().ok_or_else(not_open)
     }
 }
 
-impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
-    fn open(&mut self, context: &mut OpenContext) -> Result<()> {
-        self.checkpointing = context.checkpointing;
-        self.writer = Some(self.sink.writer(&SinkContext::of(context))?);
-        let (stored, restored) = StoredList::open(context, COMMITTABLES, RedistributionMode::Split)?;
-        self.stored = Some(stored);
-        for (checkpoint, committable) in restored.unwrap_or_default() {
-            self.committer.add(CheckpointId(checkpoint), super::Prepared::done(committable));
+impl<T: Data, S: Sink<T>> Open<T, S> {
+    fn thread(&mut self) -> Result<&CommitThread<S::Committable>> {
+        if let Some(committer) = self.committer.take() {
+            let thread = CommitThread::start(&self.context, self.policy, self.pass.clone(), committer)?;
+            self.thread = Some(thread);
         }
-        self.commit_up_to(NO_CHECKPOINT)?;
-        let writer = self.writer.as_mut().ok_or_else(not_open)?;
-        writer.recovered(context.restored_checkpoint)
+        self.thread.as_ref().ok_or_else(not_open)
     }
 
-    fn process(&mut self, _: usize, batch: AnyBatch, _: &mut Output) -> Result<()> {
-        self.writer.as_mut().ok_or_else(not_open)?.write(batch.take()?)
-    }
-
-    fn ready(&mut self) -> Result<bool> {
-        self.writer.as_mut().ok_or_else(not_open)?.ready()
-    }
-
-    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
-        self.prepare(id)?;
-        if self.committer.is_empty() {
-            return Ok(None);
+    /// Has everything up to checkpoint `id` committed.
+    fn commit_up_to(&mut self, id: CheckpointId) -> Result<usize> {
+        let begun = self.transactions.begin_up_to(id);
+        let count = begun.len();
+        if count > 0 {
+            self.thread()?.commit(begun);
         }
-        let durabilities = self.committer.durabilities();
-        let list = self.stored.as_ref().ok_or_else(not_open)?.snapshot(self.committer.items())?;
-        Ok(Some(Box::new(move |store| {
-            durabilities.iter().try_for_each(|durability| durability.ensure())?;
-            list(store)
-        })))
+        Ok(count)
     }
 
-    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
-        self.commit_up_to(id)
+    /// Closes the current transaction; says whether there was anything in it.
+    fn prepare(&mut self, id: CheckpointId) -> Result<bool> {
+        if self.phase != Phase::Recovered {
+            return Ok(false); // nothing was written yet
+        }
+        let prepared = self.writer.prepare(id)?;
+        Ok(prepared.map(|prepared| self.transactions.add(id, prepared)).is_some())
     }
 
-    fn finish(&mut self) -> Result<()> {
+    /// Takes note of what was committed, and goes on with what waited for it. Says whether records can be written.
+    fn settle(&mut self) -> Result<bool> {
+        let mut done = match &self.thread {
+            Some(thread) => thread.take_done()?,
+            None => 0,
+        };
+        if let Phase::Recovering { wait, ending } = &mut self.phase {
+            let earlier = (*wait).min(done);
+            // the first thing that the thread does, if it had to be asked
+            *wait -= earlier;
+            done -= earlier;
+            let (wait, ending) = (*wait, *ending);
+            self.transactions.confirm(done);
+            if wait > 0 || self.transactions.oldest_under_way().is_some() {
+                return Ok(false);
+            }
+            self.writer.recovered(self.context.restored_checkpoint)?;
+            self.phase = Phase::Recovered;
+            if ending {
+                self.end()?;
+            }
+            return Ok(true);
+        }
+        self.transactions.confirm(done);
+        Ok(true)
+    }
+
+    /// The input is through: commits what is there if there are no checkpoints.
+    fn end(&mut self) -> Result<()> {
         let late = self.prepare(NO_CHECKPOINT)?;
-        if !self.checkpointing {
-            self.committer.durabilities().iter().try_for_each(|durability| durability.ensure())?;
-            return self.commit_up_to(NO_CHECKPOINT);
+        if !self.context.checkpointing {
+            return self.commit_up_to(NO_CHECKPOINT).map(drop);
         }
-        if self.committer.is_empty() {
+        if self.transactions.is_empty() {
             return Ok(());
         }
         let what =
@@ -124,8 +166,94 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
                 "the sink ends with {} ({} uncommitted): the job's last checkpoint did not cover everything, start it \
                  again from that checkpoint",
                 what,
-                self.committer.len()
+                self.transactions.len()
             ),
         ))
+    }
+}
+
+impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
+    fn open(&mut self, context: &mut OpenContext) -> Result<()> {
+        let pass = self.gate.open(context.generation);
+        let own = SinkContext::of(context);
+        let (stored, restored) = StoredList::open(context, COMMITTABLES, RedistributionMode::Split)?;
+        let mut items = restored.map_or_else(Vec::new, |restored| restored.items);
+        items.sort_by_key(|(checkpoint, _)| *checkpoint);
+        let committer = self.sink.committer(&own)?;
+        let writer = self.sink.writer(&own)?;
+        let mut open = Open {
+            context: own,
+            writer,
+            committer: Some(committer),
+            thread: None,
+            policy: self.policy,
+            pass,
+            transactions: Transactions::default(),
+            stored,
+            phase: Phase::Recovered,
+        };
+        for (checkpoint, committable) in items {
+            open.transactions.add(CheckpointId(checkpoint), super::Prepared::done(committable));
+        }
+        let wait = usize::from(open.pass.has_to_wait());
+        if wait > 0 {
+            open.thread()?.await_earlier_attempts();
+        }
+        open.commit_up_to(NO_CHECKPOINT)?;
+        open.phase = Phase::Recovering { wait, ending: false };
+        open.settle()?;
+        self.open = Some(open);
+        Ok(())
+    }
+
+    fn process(&mut self, _: usize, batch: AnyBatch, _: &mut Output) -> Result<()> {
+        let open = self.opened()?;
+        if open.phase != Phase::Recovered && !open.settle()? {
+            let message = "a sink was written to before it was ready: it still commits what was restored";
+            return Err(Error::new(ErrorKind::Plan, message));
+        }
+        open.writer.write(batch.take()?)
+    }
+
+    fn ready(&mut self) -> Result<bool> {
+        let open = self.opened()?;
+        if open.phase != Phase::Recovered && !open.settle()? {
+            return Ok(false);
+        }
+        open.writer.ready()
+    }
+
+    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+        let open = self.opened()?;
+        open.settle()?;
+        open.prepare(id)?;
+        if open.transactions.is_empty() {
+            return Ok(None);
+        }
+        let durabilities = open.transactions.durabilities();
+        let list = open.stored.snapshot(open.transactions.items())?;
+        Ok(Some(Box::new(move |store| {
+            durabilities.iter().try_for_each(|durability| durability.ensure())?;
+            list(store)
+        })))
+    }
+
+    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
+        self.opened()?.commit_up_to(id).map(drop)
+    }
+
+    fn commits_under_way(&mut self) -> Result<Option<CheckpointId>> {
+        let open = self.opened()?;
+        let recovered = open.settle()?;
+        Ok(open.transactions.oldest_under_way().or((!recovered).then_some(CheckpointId(0))))
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let open = self.opened()?;
+        if let Phase::Recovering { ending, .. } = &mut open.phase {
+            *ending = true;
+            return open.settle().map(drop);
+        }
+        open.end()
     }
 }

@@ -88,6 +88,12 @@ pub trait SplitReader<T, S>: 'static {
     /// are done too, or they would be read again after a restore.
     fn positions(&self) -> Vec<S>;
 
+    /// How far the input was read, as a person finds it there ("line 12 of `in.csv`"): for the message about a record whose
+    /// processing fails. Only asked for then.
+    fn place(&self) -> Option<String> {
+        None
+    }
+
     /// What there is to tell of the splits, asked after [`assign`](Self::assign) and after each [`poll`](Self::poll). A reader whose
     /// splits are read side by side says here which one the records of that call came from, and each split has a watermark
     /// of its own: a slow one holds event time back, and a fast one makes no record of a slow one late. `None`, the default:

@@ -21,9 +21,12 @@ pub fn source_body<S: SplitSource>(source: Arc<S>) -> NodeBody {
 
 /// One subtask of a split source.
 ///
-/// Positions are union list state: on a restore each subtask sees all splits, takes those whose index modulo the parallelism
-/// is its own number, and from then on snapshots only these. So the state does not grow with restores, and no split is lost
-/// or read twice at any parallelism.
+/// Positions are union list state: on a restore each subtask sees all splits, takes its share, and from then on snapshots only
+/// these. So the state does not grow with restores, and no split is lost or read twice at any parallelism.
+///
+/// At an unchanged parallelism a subtask's share is what it had before: what else it keeps about its splits, such as the
+/// watermark that it has reached, would be wrong for those of another subtask. Otherwise, and at a fresh start, splits are
+/// dealt out one by one.
 pub struct SourceOperator<S: SplitSource> {
     source: Arc<S>,
     reader: Option<Box<dyn SplitReader<S::Item, S::Split>>>,
@@ -57,14 +60,13 @@ impl<S: SplitSource> Source for SourceOperator<S> {
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
         let (stored, restored) = StoredList::open(context, SPLITS, RedistributionMode::Union)?;
         self.stored = Some(stored);
-        let splits = match restored {
-            Some(splits) => splits,
-            None => self.source.splits()?,
-        };
         let (mine, parallelism) = (context.subtask.0 as usize, context.parallelism.max(1) as usize);
-        let own = splits.into_iter().enumerate().filter(|(at, _)| at % parallelism == mine);
+        let own = match restored {
+            Some(restored) => restored.share(mine, parallelism),
+            None => self.source.splits()?.into_iter().skip(mine).step_by(parallelism).collect(),
+        };
         let mut reader = self.source.reader(&SourceContext::of(context))?;
-        reader.assign(own.map(|(_, split)| split).collect())?;
+        reader.assign(own)?;
         self.assigned = reader.split_news();
         self.reader = Some(reader);
         Ok(())
@@ -89,6 +91,10 @@ impl<S: SplitSource> Source for SourceOperator<S> {
             out.side(0, side);
         }
         Ok(status)
+    }
+
+    fn place(&self) -> Option<String> {
+        self.reader.as_ref()?.place()
     }
 
     fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {

@@ -85,6 +85,8 @@ pub(crate) struct Board {
     pub metrics: JobMetrics,
     pub result: Option<Result<JobResult>>,
     pub ended: bool,
+    /// The error in `result` is not in the log: whoever takes it says it.
+    pub unsaid: bool,
 }
 
 #[derive(Default)]
@@ -92,6 +94,16 @@ pub(crate) struct Shared {
     pub board: Mutex<Board>,
     pub event_times: Mutex<EventTimes>,
     pub changed: Condvar,
+}
+
+impl Drop for Shared {
+    /// An error that nobody has asked for must not be lost.
+    fn drop(&mut self) {
+        let board = self.board.get_mut();
+        if let (true, Some(Err(error))) = (board.unsaid, &board.result) {
+            tracing::error!("{error}");
+        }
+    }
 }
 
 /// A running job. Clones are the same job; it goes on when all are dropped.

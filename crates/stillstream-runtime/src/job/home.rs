@@ -6,7 +6,7 @@ use std::fmt;
 use parking_lot::Mutex;
 use stillstream_checkpoint::{DiscardTarget, References, RegisterOutcome, WriteOutcome};
 use stillstream_storage::{
-    JobStorage, Lease, RetainedCheckpoint, SharedReferences, StorageError, StorageOptions,
+    JobStorage, Lease, Neighbours, RetainedCheckpoint, SharedReferences, StorageError, StorageOptions,
 };
 use stillstream_types::{
     CheckpointId, CheckpointMetadata, CompletedRef, Error, ErrorKind, RegisterRecord, Result,
@@ -36,6 +36,18 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     fn discard(&self, target: &DiscardTarget) -> Result<(), String>;
     /// For messages: where it is.
     fn describe(&self) -> String;
+    /// Where a person finds what is at this place in the job's directory.
+    fn locate(&self, path: &str) -> String {
+        format!("{}/{path}", self.describe())
+    }
+    /// For messages: the other jobs in the same place.
+    fn neighbours(&self) -> Neighbours {
+        Neighbours::default()
+    }
+    /// Whether checkpoints survive this process.
+    fn survives(&self) -> bool {
+        true
+    }
     /// Gives the claim up: from here on nothing is written, and another start may claim the job.
     fn release(&self) {}
 }
@@ -106,6 +118,14 @@ impl CheckpointHome for MemoryHome {
 
     fn describe(&self) -> String {
         "the JobManager's memory".into()
+    }
+
+    fn locate(&self, path: &str) -> String {
+        path.to_string()
+    }
+
+    fn survives(&self) -> bool {
+        false
     }
 }
 
@@ -220,5 +240,9 @@ impl CheckpointHome for StorageHome {
 
     fn describe(&self) -> String {
         self.storage.display()
+    }
+
+    fn neighbours(&self) -> Neighbours {
+        self.storage.neighbours()
     }
 }

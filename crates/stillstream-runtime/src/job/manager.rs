@@ -7,15 +7,17 @@
 //! | this one | the loop, the coordinator's commands, the workers' reports |
 //! | `board` | what clients read of a running job, and its result |
 //! | `deploy` | the start of an attempt |
+//! | `saying` | what is written into the log |
 //! | `stopping` | how it stops, and what follows |
 
 mod board;
 mod deploy;
+mod saying;
 mod stopping;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use stillstream_checkpoint::restore::plan_restore;
@@ -24,6 +26,7 @@ use stillstream_checkpoint::{
     JobState, JobStatus, OperatorInfo, RequestId, RestartDecision, RestartStrategy, RestartStrategyConfig,
     TaskInfo,
 };
+use stillstream_storage::Neighbours;
 use stillstream_types::crash::crash_point;
 use stillstream_types::{
     CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobOutcome, Result, SubtaskId,
@@ -34,6 +37,7 @@ use super::client::{CheckpointTotals, JobMetrics, JobResult, Shared};
 use super::fleet::Fleet;
 use super::home::CheckpointHome;
 use super::io::IoThreads;
+use super::job_log::JobLog;
 use super::progress::Progress;
 use super::settings::JobSettings;
 use crate::clock::Clock;
@@ -118,6 +122,9 @@ struct State {
     /// The register says that the job has finished: no other outcome can be written and no attempt begun.
     finished: bool,
     progress: Progress,
+    log: JobLog,
+    /// Filled in where the job has no checkpoint to start from.
+    neighbours: Arc<OnceLock<Neighbours>>,
 }
 
 fn metrics_of(times: &SnapshotTimes) -> AckMetrics {
@@ -166,6 +173,8 @@ impl Manager {
             result: None,
             finished: false,
             progress: Progress::new(settings.progress),
+            log: JobLog::new(clock.elapsed()),
+            neighbours: Arc::default(),
         };
         Self { settings, physical, coordinator, fleet, home, io, clock, messages, shared, counters, state }
     }
@@ -214,7 +223,7 @@ impl Manager {
             return;
         }
         match self.state.job.advance(to) {
-            Ok(()) => tracing::info!(job = %self.settings.name, "{} -> {}", from.name(), to.name()),
+            Ok(()) => tracing::debug!(job = %self.settings.name, "{} -> {}", from.name(), to.name()),
             Err(illegal) => tracing::error!(job = %self.settings.name, "{illegal}"),
         }
     }
@@ -335,6 +344,10 @@ impl Manager {
             }),
             Command::Reply { request, result } => {
                 if let Some(reply) = self.state.requests.remove(&request) {
+                    let result = result.map(|mut report| {
+                        report.path = self.home.locate(&report.path);
+                        report
+                    });
                     // the client may have gone away
                     let _ = reply.send(result);
                 }
@@ -350,7 +363,7 @@ impl Manager {
                 self.stop(Why::Fenced(Error::new(ErrorKind::Fenced, message)));
             }
             Command::WakeAt(at) => self.state.wake_at = Some(at),
-            Command::Warn(text) => tracing::warn!(job = %self.settings.name, "{text}"),
+            Command::Warn(text) => self.warn(&text),
             Command::Info(text) => tracing::debug!(job = %self.settings.name, "{text}"),
         }
     }
@@ -456,7 +469,11 @@ impl Manager {
                 if now >= deadline {
                     self.give_up_waiting();
                 } else if now + half >= deadline && !std::mem::replace(warned, true) {
-                    tracing::warn!(job = %self.settings.name, "still waiting for {}", self.unstopped());
+                    let after = match &self.state.phase {
+                        Phase::Stopping { why: Why::Failure(error), .. } => format!(", after: {error}"),
+                        _ => String::new(),
+                    };
+                    tracing::warn!(job = %self.settings.name, "still waiting for {} to stop{after}", self.unstopped());
                 }
             }
             _ => {}

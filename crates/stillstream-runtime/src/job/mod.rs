@@ -11,12 +11,14 @@
 //! | `io` | threads for storage calls |
 //! | `remote`, `process`, `wire` | worker processes on this machine: the JobManager's side, theirs, and the messages |
 //! | `progress` | the line on the terminal |
+//! | `job_log` | what the log says of a running job, and how often |
 
 mod client;
 mod event_times;
 mod fleet;
 mod home;
 mod io;
+mod job_log;
 mod manager;
 mod process;
 mod progress;
@@ -41,6 +43,7 @@ pub use settings::{
 };
 
 use crate::clock::{Clock, SystemClock};
+use crate::flow::FlowLimits;
 use crate::metrics::Counters;
 use crate::plan::{Physical, Plan};
 use crate::shared::{Alignment, ReportSink};
@@ -134,7 +137,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         asynchronous_snapshots: settings.backend.asynchronous(),
         incremental_checkpoints: settings.incremental_checkpoints,
         rocksdb: settings.backend.rocksdb(&JobId::from_name(&settings.name).to_string()),
-        records_in_flight: settings.records_in_flight,
+        flow: FlowLimits::new(settings.records_in_flight, settings.bytes_in_flight),
         turn: TurnLimits::new(settings.budget, settings.buffer_timeout),
     }
 }
@@ -182,6 +185,7 @@ pub fn in_worker_process() -> bool {
 /// In a worker process it does not return: the process serves the JobManager that started it and ends with the job.
 pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     static SUBMISSIONS: AtomicUsize = AtomicUsize::new(0);
+    crate::panics::install();
     let submission = SUBMISSIONS.fetch_add(1, Ordering::SeqCst);
     validate(&settings)?;
     let physical = Arc::new(plan.compile(settings.parallelism, settings.chaining)?);

@@ -119,6 +119,8 @@ pub struct JobSettings {
     pub start_fresh: bool,
     /// Most records in flight on one edge to one worker.
     pub records_in_flight: u64,
+    /// Most bytes in flight on one edge to one worker, as measured.
+    pub bytes_in_flight: u64,
     /// Records that an operator processes before it lets others run.
     pub budget: usize,
     /// How long a record may wait for others that are sent with it (`execution.buffer-timeout.interval`); zero: not at all,
@@ -138,6 +140,9 @@ pub struct JobSettings {
     pub frame_size: u64,
     /// The progress line.
     pub progress: ProgressMode,
+    /// The log goes where `main` prints its error, to standard error: the error that ends the job is left to whoever waits
+    /// for the job, so that it is not there twice.
+    pub error_is_printed: bool,
     /// Threads that write snapshots, per process.
     pub snapshot_threads: usize,
     /// How long a worker process may be silent (`heartbeat.timeout`).
@@ -159,6 +164,7 @@ impl Default for JobSettings {
             allow_non_restored_state: false,
             start_fresh: false,
             records_in_flight: 65_536,
+            bytes_in_flight: 32 << 20,
             budget: 8_192,
             buffer_timeout: Some(Duration::from_millis(100)),
             pending_timers: PendingTimers::Drop,
@@ -168,6 +174,7 @@ impl Default for JobSettings {
             inline_threshold: 20 << 10,
             frame_size: DEFAULT_FRAME_SIZE,
             progress: ProgressMode::Auto,
+            error_is_printed: false,
             snapshot_threads: 2,
             heartbeat_timeout: Duration::from_secs(50),
         }

@@ -42,6 +42,10 @@ impl Schema {
     /// ```
     pub fn compatible_with(&self, stored: &Schema) -> Compatibility {
         use Compatibility::{AfterMigration, AsIs, Incompatible};
+        #[cfg(feature = "serde-adapter")]
+        if self.is_newer_serde_than(stored) {
+            return AfterMigration;
+        }
         match (self, stored) {
             (Self::Primitive(new), Self::Primitive(old)) | (Self::Opaque(new), Self::Opaque(old))
                 if new == old =>

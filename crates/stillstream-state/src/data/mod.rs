@@ -8,6 +8,8 @@ mod schema;
 mod schema_codec;
 #[cfg(feature = "serde-adapter")]
 mod serde_adapter;
+#[cfg(feature = "serde-adapter")]
+mod serde_form;
 mod skip;
 mod text;
 mod tuple;
@@ -62,7 +64,7 @@ use stillstream_types::{KeyGroups, KeyHash};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't cross an exchange or live in state",
     label = "`Data` is not implemented for it",
-    note = "for your own type add `#[derive(Clone, Data)]`; for a foreign one use a type of your own or the `Serde` adapter"
+    note = "for your own type add `#[derive(Clone, Data)]`; for a foreign one use a type of your own or `Serde<T>` (cargo feature `serde-adapter`)"
 )]
 pub trait Data: Clone + Send + Sync + 'static {
     /// How deep the type nests. It is a constant so that a type which holds itself does not compile: its binary form
@@ -138,6 +140,28 @@ pub(crate) fn decode_stored<V: Data>(stored: &Schema, input: &mut &[u8]) -> Resu
 }
 
 /// A type that records can be keyed by: data with equality. Implemented for every such type.
+///
+/// Which subtask has a key is decided by [`hash_key`](Data::hash_key), which feeds the binary form unless the type says
+/// otherwise; which entry of state is the key's is decided by `Eq`, and in RocksDB and in snapshots by the binary form. So
+/// **two keys must be equal exactly when their binary forms are**. That holds for numbers, strings and all types whose `Eq`
+/// is derived. An `Eq` of one's own that takes more together (0.0 and -0.0, `"A"` and `"a"`) breaks it: equal keys have two
+/// subtasks, and each has a part of the state. Make one form of them before the key is taken:
+///
+/// ```
+/// use stillstream_state::Data;
+///
+/// /// A price; the two zeros are one key, as its fields are compared and written in one form only.
+/// #[derive(Clone, Copy, PartialEq, Eq, Debug, Data)]
+/// #[data(crate = stillstream_state)]
+/// struct Price { bits: u64 }
+///
+/// impl Price {
+///     fn of(price: f64) -> Self {
+///         Self { bits: if price == 0.0 { 0 } else { price.to_bits() } }
+///     }
+/// }
+/// assert_eq!(Price::of(0.0), Price::of(-0.0));
+/// ```
 pub trait Key: Data + Eq {
     /// The key's group and hash, computed once per record.
     #[inline(always)]

@@ -186,6 +186,11 @@ pub(crate) struct Keys<K, V> {
 }
 
 impl<K: Key, V: Data> Keys<K, V> {
+    /// These keys.
+    pub fn of(plain: Vec<K>) -> Self {
+        Self { parts: VecDeque::new(), plain }
+    }
+
     /// The next keys; none at the end.
     pub fn next_part(&mut self) -> Vec<K> {
         while let Some(part) = self.parts.pop_front() {

@@ -8,6 +8,7 @@ mod frozen_run;
 mod keyed;
 mod namespaced;
 mod plain;
+mod space;
 mod timers;
 
 pub use timers::{TimeDomain, Timer};

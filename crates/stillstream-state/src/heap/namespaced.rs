@@ -7,17 +7,18 @@ use std::rc::Rc;
 use stillstream_types::KeyHash;
 
 use super::HeapState;
-use super::cells::{Cells, Keys, read_entry};
+use super::cells::{Keys, read_entry};
 use super::chain::Freezing;
+use super::space::Space;
 use crate::StateError;
 use crate::backend::BackendOptions;
 use crate::data::{Data, DecodeError, Key, Schema};
 use crate::snapshot::{Chunk, Run};
 use crate::table::KeyAt;
 
-pub(crate) type Namespaces<N, K, V> = BTreeMap<N, Cells<K, V>>;
+pub(crate) type Namespaces<N, K, V> = BTreeMap<N, Space<K, V>>;
 
-/// One state: a table per namespace.
+/// One state: what each namespace holds, in a table of its own if that is more than a few entries.
 #[derive(Debug)]
 pub(crate) struct NamespacedTable<K, N, V> {
     name: String,
@@ -64,8 +65,8 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> HeapState for NamespacedTable<K, N, 
         chunk.decode(|namespace: &N, input| {
             let (hash, key, value) = read_entry(chunk.group, self.options.groups, migrate, input)?;
             if !chunk.is_void(hash) {
-                let cells = namespaces.entry(*namespace).or_insert_with(|| Cells::new(&self.options));
-                cells.insert(hash, &key, value);
+                let space = namespaces.entry(*namespace).or_insert_with(|| Space::new(&self.options));
+                space.insert(&self.options, hash, &key, value);
             }
             Ok(())
         })
@@ -101,8 +102,8 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedTable<K, N, V> {
         f: impl FnOnce(&mut V) -> R,
     ) -> Result<R, StateError> {
         let mut namespaces = self.write()?;
-        let cells = namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.options));
-        Ok(f(cells.get_or_insert_with(hash, key, init)))
+        let space = namespaces.entry(namespace).or_insert_with(|| Space::new(&self.options));
+        Ok(f(space.get_or_insert_with(&self.options, hash, key, init)))
     }
 
     #[inline]
@@ -115,14 +116,15 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedTable<K, N, V> {
         f: impl FnMut(usize, &mut V),
     ) -> Result<(), StateError> {
         let mut namespaces = self.write()?;
-        let cells = namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.options));
-        cells.update_batch(hashes, keys, init, f);
+        let space = namespaces.entry(namespace).or_insert_with(|| Space::new(&self.options));
+        space.update_batch(&self.options, hashes, keys, init, f);
         Ok(())
     }
 
     pub fn insert(&self, namespace: N, hash: KeyHash, key: &K, value: V) -> Result<(), StateError> {
         let mut namespaces = self.write()?;
-        namespaces.entry(namespace).or_insert_with(|| Cells::new(&self.options)).insert(hash, key, value);
+        let space = namespaces.entry(namespace).or_insert_with(|| Space::new(&self.options));
+        space.insert(&self.options, hash, key, value);
         Ok(())
     }
 
@@ -145,7 +147,7 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedTable<K, N, V> {
 
     /// Starts a walk over the entries that the namespace has now.
     pub fn walk(self: &Rc<Self>, namespace: N, take: bool) -> Result<HeapWalk<K, N, V>, StateError> {
-        let later = self.write()?.get_mut(&namespace).map(Cells::keys);
+        let later = self.write()?.get_mut(&namespace).map(Space::keys);
         Ok(HeapWalk { table: self.clone(), namespace, take, now: Vec::new().into_iter(), later })
     }
 }

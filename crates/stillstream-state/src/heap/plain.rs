@@ -105,18 +105,25 @@ impl<K: Key, V: Data> PlainTable<K, V> {
 
     /// Encodes everything now.
     pub fn freeze(&self, namespace: &[u8]) -> Box<dyn FrozenRun> {
-        let mut entries: Vec<&(KeyHash, K, V)> = self.0.iter().collect();
-        entries.sort_unstable_by_key(|e| e.0.group());
-        let groups = entries.chunk_by(|a, b| a.0.group() == b.0.group()).map(|entries| {
-            let mut bytes = namespace.to_vec();
-            for (_, key, value) in entries {
-                key.encode(&mut bytes);
-                value.encode(&mut bytes);
-            }
-            (entries[0].0.group(), entries.len() as u32, bytes)
-        });
-        Box::new(Encoded(groups.collect()))
+        encode(self.0.iter().collect(), namespace)
     }
+}
+
+/// Encodes the entries of a namespace now.
+pub(super) fn encode<K: Key, V: Data>(
+    mut entries: Vec<&(KeyHash, K, V)>,
+    namespace: &[u8],
+) -> Box<dyn FrozenRun> {
+    entries.sort_unstable_by_key(|e| e.0.group());
+    let groups = entries.chunk_by(|a, b| a.0.group() == b.0.group()).map(|entries| {
+        let mut bytes = namespace.to_vec();
+        for (_, key, value) in entries {
+            key.encode(&mut bytes);
+            value.encode(&mut bytes);
+        }
+        (entries[0].0.group(), entries.len() as u32, bytes)
+    });
+    Box::new(Encoded(groups.collect()))
 }
 
 /// Entries that are encoded already, by key group.

@@ -19,6 +19,7 @@ mod directory;
 mod error;
 mod expiry;
 mod full;
+mod group_set;
 mod incremental;
 mod layout;
 mod list;
@@ -270,9 +271,9 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         &mut self,
         name: &str,
     ) -> Result<NamespacedValue<K, N, V>, StateError> {
-        let (layout, range) = (self.layout, self.options.range);
+        let layout = self.layout;
         let meta = StateMeta { namespace: N::schema(), ..Self::meta::<V>(name, StateKind::Value) };
-        let make = |family| RocksNamespaced::new(family, layout, range);
+        let make = |family| RocksNamespaced::new(family, layout);
         Ok(NamespacedValue::over_rocksdb(self.register(meta, migrate::<V>, make)?))
     }
 
@@ -282,10 +283,10 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         name: &str,
         domain: TimeDomain,
     ) -> Result<Timers<K, N>, StateError> {
-        let (layout, range) = (self.layout, self.options.range);
+        let layout = self.layout;
         let meta =
             StateMeta { namespace: N::schema(), ..Self::meta::<()>(&domain.state_name(name), domain.kind()) };
-        let make = |family| RocksTimers::new(family, layout, range);
+        let make = |family| RocksTimers::new(family, layout);
         Ok(Timers::over_rocksdb(self.register(meta, migrate::<()>, make)?))
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stillstream_types::{KeyGroup, KeyGroupRange, KeyHash, Timestamp};
 
-use super::db::Family;
+use super::db::{Family, Scan};
 use super::layout::Layout;
 use super::state::{RocksState, left_over, unreadable};
 use crate::heap::Timer;
@@ -47,7 +47,6 @@ struct Queue<K, N> {
 pub(crate) struct RocksTimers<K, N> {
     family: Family,
     layout: Layout,
-    range: KeyGroupRange,
     /// Timers that a head is filled with.
     head_len: usize,
     queue: RefCell<Queue<K, N>>,
@@ -60,15 +59,19 @@ impl<K: Key, N: Data + Ord + Copy> RocksState for RocksTimers<K, N> {
         let queue = &mut *self.queue.borrow_mut();
         (queue.heads, queue.due) = Default::default();
         self.len.set(None);
-        for group in self.range.iter() {
-            let mut from = Vec::new();
-            self.layout.begin(group, &mut from);
+        // one walk over the groups that have timers, however many groups there are
+        let mut scan = self.family.scan(&[]);
+        while let Some((key, _)) = scan.entry()? {
+            let (group, _) = self.layout.split(key).map_err(unreadable(&self.family))?;
             let mut head = Head { timers: BTreeMap::new(), complete: false, due: None };
-            self.fill(group, &mut head, &from)?;
-            if !head.timers.is_empty() {
-                show(&mut head, &mut queue.due);
-                queue.heads.insert(group, head);
+            self.fill_from(&mut scan, group, &mut head)?;
+            if !head.complete {
+                let mut next = Vec::new();
+                self.layout.begin(KeyGroup(group.0 + 1), &mut next);
+                scan.seek(&next);
             }
+            show(&mut head, &mut queue.due);
+            queue.heads.insert(group, head);
         }
         Ok(())
     }
@@ -92,17 +95,25 @@ fn show<K, N>(head: &mut Head<K, N>, due: &mut BTreeSet<Due>) {
 
 impl<K: Key, N: Data + Ord + Copy> RocksTimers<K, N> {
     /// Timers of an empty column family; [`reload`](RocksState::reload) looks at one that is not.
-    pub fn new(family: Family, layout: Layout, range: KeyGroupRange) -> Self {
+    pub fn new(family: Family, layout: Layout) -> Self {
         let head_len = family.database().tuning.options.timer_cache.max(1);
         let queue = Queue { heads: BTreeMap::new(), due: BTreeSet::new(), scratch: Vec::new() };
-        Self { family, layout, range, head_len, queue: RefCell::new(queue), len: Cell::new(Some(0)) }
+        Self { family, layout, head_len, queue: RefCell::new(queue), len: Cell::new(Some(0)) }
     }
 
     /// Reads the next timers of a group, from the key `from` on.
     fn fill(&self, group: KeyGroup, head: &mut Head<K, N>, from: &[u8]) -> Result<(), StateError> {
         let (_, end) = self.layout.bounds(KeyGroupRange::new(group.0, group.0 + 1));
         let mut scan = self.family.scan_between(from, end);
+        self.fill_from(&mut scan, group, head)
+    }
+
+    /// Reads the next timers of a group from where the scan is.
+    fn fill_from(&self, scan: &mut Scan, group: KeyGroup, head: &mut Head<K, N>) -> Result<(), StateError> {
         while let Some((key, _)) = scan.entry()? {
+            if self.layout.split(key).map_err(unreadable(&self.family))?.0 != group {
+                break;
+            }
             if head.timers.len() >= self.head_len {
                 return Ok(());
             }

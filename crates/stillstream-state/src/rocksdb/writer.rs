@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -117,10 +118,12 @@ impl Thread {
             }
             Job::Barrier(barrier) => {
                 let full = self.shared.lock().full.as_ref().map(|why| still_full(&self.shared.path, why));
-                barrier(full.or_else(|| self.shared.check().err()));
+                let missing = full.or_else(|| self.shared.check().err());
+                // after a panic whoever waits for the result learns that there is none
+                let _ = catch_unwind(AssertUnwindSafe(|| barrier(missing)));
                 self.shared.lock().barriers_done += 1;
             }
-            Job::Other(other) => other(),
+            Job::Other(other) => drop(catch_unwind(AssertUnwindSafe(other))),
         }
         self.shared.moved.notify_all();
     }
@@ -129,7 +132,7 @@ impl Thread {
         while let Some(entries) = self.stuck.front_mut() {
             // after a failure the database lacks entries: a checkpoint of it must not succeed
             let closed = self.shared.lock().closed;
-            let written = if self.shared.failed.get().is_none() { entries() } else { Ok(()) };
+            let written = if self.shared.failed.get().is_none() { caught(entries) } else { Ok(()) };
             if let Err(error) = written {
                 if let Some(why) = full_disk(&error)
                     && !closed
@@ -148,6 +151,18 @@ impl Thread {
             self.shared.moved.notify_all();
         }
     }
+}
+
+/// Runs a job that encodes users' values: a panic there is a failure like another, and nobody waits for a thread that is gone.
+fn caught(job: &mut Entries) -> Result<(), StateError> {
+    catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Err(StateError::Io {
+            what: "encoding a value for RocksDB".into(),
+            source: std::io::Error::other(format!("its code panicked: {text}")),
+        })
+    })
 }
 
 /// Takes jobs.
@@ -315,6 +330,24 @@ mod tests {
         assert!(writer.wait_for_all().is_err());
         assert!(writer.submit(|| Ok(())).is_err());
         Ok(())
+    }
+
+    #[test]
+    fn a_value_whose_encoding_panics_fails_the_checkpoint_and_nobody_waits_for_ever() -> Result<(), StateError>
+    {
+        let writer = Writer::start("db".into())?;
+        writer.submit(|| panic!("of a value"))?;
+        let told = match writer.barrier(|| Ok(())) {
+            Ok(barrier) => barrier.wait().err(),
+            Err(error) => Some(error),
+        };
+        assert!(told.is_some_and(|error| error.to_string().contains("panicked: of a value")));
+        writer.wait_for_barriers();
+        let writer = Writer::start("db".into())?;
+        assert!(writer.barrier(|| -> Result<(), StateError> { panic!("of a barrier") })?.wait().is_err());
+        writer.wait_for_barriers();
+        assert!(writer.ask(|| panic!("of another")).wait().is_err());
+        writer.wait_for_all()
     }
 
     #[test]

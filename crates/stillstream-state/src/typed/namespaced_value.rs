@@ -114,6 +114,13 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespacedValue<K, N, V> {
         on!(Over, &self.0; heap => Ok(heap.read()?.keys().copied().collect()); rocks => rocks.namespaces())
     }
 
+    /// The first namespace that holds a key, from `from` on. Takes no longer for more namespaces.
+    pub fn namespace_from(&self, from: N) -> Result<Option<N>, StateError> {
+        on!(Over, &self.0;
+            heap => Ok(heap.read()?.range(from..).next().map(|(namespace, _)| *namespace));
+            rocks => rocks.next_namespace(Some(from), false))
+    }
+
     /// How many keys a namespace holds. RocksDB counts them one by one.
     pub fn len(&self, namespace: N) -> Result<usize, StateError> {
         on!(Over, &self.0;
@@ -183,5 +190,61 @@ impl<K: Key, N: Data + Ord + Copy, V: Data> NamespaceWalk<K, N, V> {
     /// How many entries are left at most.
     pub fn remaining(&self) -> usize {
         on!(Walk, &self.0; heap => heap.remaining(); rocks => rocks.remaining())
+    }
+}
+
+#[cfg(all(test, feature = "rocksdb"))]
+mod tests {
+    use stillstream_types::KeyGroups;
+
+    use super::*;
+    use crate::{BackendOptions, KeyedStateBackend, RocksDbOptions};
+
+    #[test]
+    fn in_rocksdb_a_namespace_costs_by_its_entries_and_not_by_the_number_of_key_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        let groups = KeyGroups::new(32_768);
+        let options = BackendOptions::new(groups, groups.all());
+        let mut backend =
+            KeyedStateBackend::<u64>::rocksdb(options, RocksDbOptions::new(folder.path())).unwrap();
+        let windows = backend.namespaced::<i64, u64>("windows").unwrap();
+        for window in 0..100 {
+            for key in 0..=(window as u64 % 3) {
+                windows.insert(window, key.key_hash(groups), &key, key).unwrap();
+            }
+        }
+        for window in 0..100 {
+            assert_eq!(windows.namespace_from(window).unwrap(), Some(window));
+            let keys = 1 + window as usize % 3;
+            let mut walk = windows.take_namespace(window).unwrap();
+            let Walk::RocksDb(rocks) = &walk.0 else { panic!("the state is in RocksDB") };
+            assert_eq!((rocks.iterators(), walk.remaining()), (keys, keys));
+            let mut taken = Vec::new();
+            while walk.next_slice(2, &mut taken).unwrap() {}
+            assert_eq!(taken.len(), keys);
+            assert!(windows.is_empty(window).unwrap());
+        }
+        assert_eq!(windows.namespace_from(i64::MIN).unwrap(), None);
+        assert_eq!(windows.namespaces().unwrap(), []);
+    }
+
+    #[test]
+    fn a_namespace_is_removed_whole_whether_it_is_small_or_large() {
+        let folder = tempfile::tempdir().unwrap();
+        let groups = KeyGroups::new(4);
+        let options = BackendOptions::new(groups, groups.all());
+        let mut backend =
+            KeyedStateBackend::<u64>::rocksdb(options, RocksDbOptions::new(folder.path())).unwrap();
+        let windows = backend.namespaced::<i64, u64>("windows").unwrap();
+        for (window, keys) in [(-1, 3u64), (0, 5000), (1, 4)] {
+            for key in 0..keys {
+                windows.insert(window, key.key_hash(groups), &key, key).unwrap();
+            }
+        }
+        windows.remove_namespace(0).unwrap();
+        assert_eq!((windows.len(-1).unwrap(), windows.len(0).unwrap(), windows.len(1).unwrap()), (3, 0, 4));
+        windows.remove_namespace(-1).unwrap();
+        assert_eq!(windows.namespaces().unwrap(), [1]);
+        assert_eq!(windows.namespace_from(0).unwrap(), Some(1));
     }
 }

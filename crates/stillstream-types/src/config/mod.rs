@@ -36,7 +36,8 @@ mod error;
 mod flat;
 mod foreign;
 mod load;
-mod nearest;
+#[doc(hidden)]
+pub mod nearest;
 pub mod options;
 mod origin;
 mod resolved;

@@ -19,18 +19,22 @@ pub(super) fn key(written: &str) -> (Option<String>, usize) {
     (longer, distance)
 }
 
-/// Levenshtein's distance in bytes: keys are ASCII.
-fn distance(a: &str, b: &str) -> usize {
-    let b = b.as_bytes();
+/// How many letters were put in, left out, changed, or swapped with their neighbour, in bytes: keys are ASCII.
+pub fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
+    for (i, x) in a.iter().enumerate() {
+        let mut next = vec![i + 1];
         for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+            let replaced = row[j] + usize::from(x != y);
+            let mut best = replaced.min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                best = best.min(before[j - 1] + 1);
+            }
+            next.push(best);
         }
+        before = std::mem::replace(&mut row, next);
     }
     row[b.len()]
 }
@@ -44,6 +48,7 @@ mod tests {
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("", "ab"), 2);
         assert_eq!(distance("same", "same"), 0);
+        assert_eq!((distance("yaer", "year"), distance("ab", "ba")), (1, 1));
     }
 
     #[test]

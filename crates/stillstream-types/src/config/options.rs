@@ -233,8 +233,12 @@ typed! {
     START_FRESH: bool = "stillstream.checkpoint.start-fresh";
     /// Processes that a job is spread over.
     PROCESSES: i32 = "stillstream.job.processes";
+    /// For how long a commit is tried again.
+    SINK_COMMIT_TIMEOUT: Duration = "stillstream.sink.commit-timeout";
     /// Records on their way between two operators, per edge and worker.
     RECORDS_IN_FLIGHT: i32 = "stillstream.flow.records-in-flight";
+    /// Bytes on their way between two operators, per edge and worker.
+    BYTES_IN_FLIGHT: ByteSize = "stillstream.flow.bytes-in-flight";
     /// Share of RocksDB's memory for hot entries as native values.
     ROCKSDB_WRITE_BACK_RATIO: f64 = "stillstream.state.rocksdb.write-back-ratio";
     /// What becomes of timers of processing time at the end of the input.

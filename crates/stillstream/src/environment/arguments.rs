@@ -1,39 +1,19 @@
 //! The arguments of a program that are the environment's.
 
+use std::io::Write;
 use std::path::Path;
 
-use stillstream_types::config::{ConfigError, ConfigOption, Configuration, options as o};
+use stillstream_types::config::{ConfigError, Configuration};
 use stillstream_types::{Error, ErrorKind, Result};
 
 use super::StreamExecutionEnvironment;
+use super::flags::{self, Own, Sets};
 
 /// The folder with the configuration file, where no `--config` names one.
 const CONF_DIR: &str = "STILLSTREAM_CONF_DIR";
 
-/// Short forms of keys that take a value.
-fn key_of(flag: &str) -> Option<&'static str> {
-    const fn key<T>(option: ConfigOption<T>) -> &'static str {
-        option.key()
-    }
-    Some(match flag {
-        "--parallelism" => key(o::PARALLELISM),
-        "--processes" => key(o::PROCESSES),
-        "--checkpoint-dir" => key(o::CHECKPOINTS_DIR),
-        "--checkpoint-interval" => key(o::CHECKPOINTING_INTERVAL),
-        "--from" | "--from-savepoint" => key(o::RECOVERY_PATH),
-        "--backend" => key(o::CHECKPOINT_STORAGE),
-        _ => return None,
-    })
-}
-
-/// Short forms of keys that are on or off.
-fn switch_of(flag: &str) -> Option<&'static str> {
-    Some(match flag {
-        "--allow-non-restored-state" => o::RECOVERY_IGNORE_UNCLAIMED_STATE.key(),
-        "--start-fresh" => o::START_FRESH.key(),
-        _ => return None,
-    })
-}
+/// The way out for arguments of the program that look like the environment's.
+const OWN: &str = "an argument of the program's own goes behind `--`, or is named in `from_args_with`";
 
 #[derive(Default)]
 struct Reading {
@@ -41,6 +21,7 @@ struct Reading {
     files: Vec<String>,
     rest: Vec<String>,
     mistakes: Vec<String>,
+    help: bool,
 }
 
 impl Reading {
@@ -58,7 +39,28 @@ impl Reading {
         }
     }
 
-    fn read(arguments: impl Iterator<Item = String>) -> Self {
+    /// An argument that is none of the environment's: the program's, or one of the environment's with a letter wrong.
+    fn leave(&mut self, flag: &str, argument: String, own: &[Own<'_>]) {
+        let known = own.iter().any(|own| own.flag() == flag);
+        let is_flag = flag.starts_with('-') && flag.len() > 2 && flag.parse::<f64>().is_err();
+        if !known && is_flag {
+            let nearest = flags::nearest(flag, own);
+            // a program that has named its own arguments has no others
+            let strict = !own.is_empty() && flag.starts_with("--");
+            match nearest {
+                Some(nearest) => self
+                    .mistakes
+                    .push(format!("unknown argument `{flag}`: did you mean `{nearest}`? ({OWN})")),
+                None if strict => {
+                    self.mistakes.push(format!("unknown argument `{flag}`: `--help` lists all arguments"));
+                }
+                None => {}
+            }
+        }
+        self.rest.push(argument);
+    }
+
+    fn read(arguments: impl Iterator<Item = String>, own: &[Own<'_>]) -> Self {
         let mut this = Self::default();
         let mut arguments = arguments.peekable();
         while let Some(argument) = arguments.next() {
@@ -73,28 +75,37 @@ impl Reading {
                 }
                 continue;
             }
-            let (flag, written) = match argument.split_once('=') {
+            let (name, written) = match argument.split_once('=') {
                 Some((flag, value)) if flag.starts_with("--") => (flag.to_string(), Some(value.to_string())),
                 _ => (argument.clone(), None),
             };
-            if let Some(key) = switch_of(&flag) {
-                this.take(&flag, key, &written.unwrap_or_else(|| "true".into()));
+            let Some(flag) = flags::find(&name).filter(|_| !own.iter().any(|own| own.flag() == name)) else {
+                this.leave(&name, argument, own);
                 continue;
-            }
-            let key = key_of(&flag);
-            if key.is_none() && flag != "--config" {
-                this.rest.push(argument);
-                continue;
+            };
+            match flag.sets {
+                Sets::Help => {
+                    this.help = true;
+                    this.rest.push(argument);
+                    continue;
+                }
+                Sets::Switch(key) => {
+                    this.take(&name, key, &written.unwrap_or_else(|| "true".into()));
+                    continue;
+                }
+                Sets::Key(_) | Sets::File => {}
             }
             // the next flag is not a value: it was forgotten
             let value = written.or_else(|| arguments.next_if(|next| !next.starts_with('-')));
-            match (value.filter(|value| !value.is_empty()), key) {
-                (None, _) => {
-                    this.mistakes.push(format!("argument `{flag}` needs a value, as in `{}`", example(&flag)))
+            match (value.filter(|value| !value.is_empty()), flag.sets) {
+                (None, _) => this
+                    .mistakes
+                    .push(format!("argument `{name}` needs a value, as in `{name} {}`", flag.example)),
+                (Some(value), Sets::Key(key)) if name == "--backend" => {
+                    this.take(&name, key, backend(&value));
                 }
-                (Some(value), Some(key)) if flag == "--backend" => this.take(&flag, key, backend(&value)),
-                (Some(value), Some(key)) => this.take(&flag, key, &value),
-                (Some(value), None) => this.files.push(value),
+                (Some(value), Sets::Key(key)) => this.take(&name, key, &value),
+                (Some(value), _) => this.files.push(value),
             }
         }
         this
@@ -106,16 +117,10 @@ fn backend(value: &str) -> &str {
     if value.eq_ignore_ascii_case("memory") { "jobmanager" } else { value }
 }
 
-fn example(flag: &str) -> String {
-    let value = match flag {
-        "--checkpoint-dir" => "/var/lib/job/checkpoints",
-        "--checkpoint-interval" => "10s",
-        "--from" | "--from-savepoint" => "/backup/chk-7",
-        "--backend" => "filesystem",
-        "--config" => "conf/config.yaml",
-        _ => "4",
-    };
-    format!("{flag} {value}")
+/// What was read of the arguments.
+struct Found {
+    env: StreamExecutionEnvironment,
+    rest: Vec<String>,
 }
 
 /// From arguments.
@@ -123,7 +128,28 @@ impl StreamExecutionEnvironment {
     /// An environment with the settings that the program was started with: see [`from_arguments`](Self::from_arguments) for
     /// the arguments. Others are left for the program, in [`arguments`](Self::arguments).
     ///
-    /// Without `--config` the file in the folder that the variable `STILLSTREAM_CONF_DIR` names is read.
+    /// `--help` prints the arguments and ends the program. Without `--config` the file in the folder that the variable
+    /// `STILLSTREAM_CONF_DIR` names is read.
+    ///
+    /// # Errors
+    /// All that is wrong with arguments and file.
+    pub fn from_args() -> Result<Self> {
+        Self::from_args_with(&[])
+    }
+
+    /// As [`from_args`](Self::from_args), for a program with arguments of its own: each with its value, and what it says.
+    /// `--help` shows them too, and any `--argument` that is neither one of these nor the environment's is an error.
+    ///
+    /// ```no_run
+    /// use stillstream::prelude::*;
+    /// fn main() -> Result<()> {
+    ///     let env = StreamExecutionEnvironment::from_args_with(&[("--year N", "reads this year only")])?;
+    ///     let mut own = env.arguments().iter();
+    ///     let year = own.find(|argument| *argument == "--year").and_then(|_| own.next());
+    /// #   let _ = year;
+    ///     Ok(())
+    /// }
+    /// ```
     ///
     /// # Errors
     /// All that is wrong with arguments and file.
@@ -131,14 +157,24 @@ impl StreamExecutionEnvironment {
         clippy::disallowed_methods,
         reason = "the start-up shell: the one place that reads arguments and variables"
     )]
-    pub fn from_args() -> Result<Self> {
-        let arguments = std::env::args_os().skip(1).map(|argument| {
+    pub fn from_args_with(own: &[(&str, &str)]) -> Result<Self> {
+        let own: Vec<Own<'_>> = own.iter().map(|(usage, meaning)| Own { usage, meaning }).collect();
+        let mut arguments = std::env::args_os();
+        let program = arguments.next().unwrap_or_default();
+        let arguments = arguments.map(|argument| {
             argument.into_string().map_err(|argument| {
                 Error::new(ErrorKind::Configuration, format!("argument {argument:?} is not valid UTF-8 text"))
             })
         });
+        let reading = Reading::read(arguments.collect::<Result<Vec<_>>>()?.into_iter(), &own);
+        if reading.help {
+            let program = Path::new(&program).file_name().unwrap_or(&program).to_string_lossy().into_owned();
+            // a reader that has seen enough (`--help | head`) is no failure
+            let _ = std::io::stdout().write_all(flags::help(&program, &own).as_bytes());
+            std::process::exit(0);
+        }
         let folder = std::env::var(CONF_DIR).ok().filter(|folder| !folder.is_empty());
-        let (mut env, rest) = Self::read_arguments(arguments.collect::<Result<Vec<_>>>()?, folder)?;
+        let Found { mut env, rest } = Self::from_reading(reading, folder)?;
         env.arguments = rest;
         Ok(env)
     }
@@ -158,7 +194,9 @@ impl StreamExecutionEnvironment {
     /// | `--allow-non-restored-state` | `execution.state-recovery.ignore-unclaimed-state` |
     /// | `--start-fresh` | `stillstream.checkpoint.start-fresh` |
     ///
-    /// `--name=value` is the same as `--name value`. All after `--` is the program's.
+    /// `--name=value` is the same as `--name value`. All after `--` is the program's. An argument that is almost one of these
+    /// (`--paralelism`, `--checkpoint_dir`) is an error that names the one that was meant. `--help` is left to the program
+    /// here; [`from_args`](Self::from_args) prints [`help`](Self::help).
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -176,14 +214,25 @@ impl StreamExecutionEnvironment {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        Self::read_arguments(arguments.into_iter().map(Into::into), None)
+        let reading = Reading::read(arguments.into_iter().map(Into::into), &[]);
+        let Found { env, rest } = Self::from_reading(reading, None)?;
+        Ok((env, rest))
     }
 
-    fn read_arguments(
-        arguments: impl IntoIterator<Item = String>,
-        folder: Option<String>,
-    ) -> Result<(Self, Vec<String>)> {
-        let Reading { pairs, mut files, rest, mut mistakes } = Reading::read(arguments.into_iter());
+    /// What `--help` prints: the arguments of every job, after those of this program.
+    ///
+    /// ```
+    /// use stillstream::prelude::*;
+    /// let help = StreamExecutionEnvironment::help("flights", &[("--year N", "reads this year only")]);
+    /// assert!(help.contains("--year N") && help.contains("--checkpoint-dir URI"));
+    /// ```
+    pub fn help(program: &str, own: &[(&str, &str)]) -> String {
+        let own: Vec<Own<'_>> = own.iter().map(|(usage, meaning)| Own { usage, meaning }).collect();
+        flags::help(program, &own)
+    }
+
+    fn from_reading(reading: Reading, folder: Option<String>) -> Result<Found> {
+        let Reading { pairs, mut files, rest, mut mistakes, .. } = reading;
         if files.is_empty() {
             files.extend(folder);
         }
@@ -202,7 +251,7 @@ impl StreamExecutionEnvironment {
             Err(errors) => mistakes.extend(errors.iter().map(ToString::to_string)),
         }
         match mistakes.as_slice() {
-            [] => Ok((Self::from_configuration(config), rest)),
+            [] => Ok(Found { env: Self::from_configuration(config), rest }),
             [one] => Err(Error::new(ErrorKind::Configuration, one.clone())),
             many => Err(Error::new(
                 ErrorKind::Configuration,
@@ -220,6 +269,7 @@ impl StreamExecutionEnvironment {
 mod tests {
     use super::*;
     use std::time::Duration;
+    use stillstream_types::config::options as o;
 
     fn read(arguments: &[&str]) -> (Configuration, Vec<String>) {
         let (env, rest) = StreamExecutionEnvironment::from_arguments(arguments.iter().copied()).unwrap();
@@ -281,6 +331,66 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in: {text}");
         }
+    }
+
+    #[test]
+    fn an_argument_with_a_letter_wrong_is_an_error_that_names_the_right_one() {
+        for (written, meant) in [
+            ("--paralelism", "--parallelism"),
+            ("--Parallelism=3", "--parallelism"),
+            ("--parallel", "--parallelism"),
+            ("-parallelism", "--parallelism"),
+            ("--checkpoint_dir", "--checkpoint-dir"),
+            ("--checkpoint-dirs", "--checkpoint-dir"),
+            ("--from_savepoint", "--from-savepoint"),
+            ("--start_fresh", "--start-fresh"),
+            ("--proceses=2", "--processes"),
+            ("--hlep", "--help"),
+        ] {
+            let text = error(&[written, "3"]);
+            let flag = written.split('=').next().unwrap();
+            assert!(text.contains(&format!("unknown argument `{flag}`: did you mean `{meant}`?")), "{text}");
+            assert!(text.contains("behind `--`"), "{text}");
+            assert_eq!(read(&["--", written]).1, [written]);
+        }
+    }
+
+    #[test]
+    fn arguments_of_the_programs_own_are_no_mistakes() {
+        let own =
+            ["--year", "-v", "--frames", "-5", "-0.25", "--format=csv", "--dir", "--confirm", "in-file"];
+        assert_eq!(read(&own).1, own);
+    }
+
+    #[test]
+    fn a_program_that_names_its_arguments_has_no_others() {
+        let own =
+            [Own { usage: "--year N", meaning: "the year" }, Own { usage: "--form", meaning: "the form" }];
+        let read = |arguments: &[&str]| Reading::read(arguments.iter().map(|a| a.to_string()), &own);
+        let right = read(&["--year=3", "--form", "x", "--parallelism", "2", "--", "--any"]);
+        assert_eq!(right.mistakes, [""; 0]);
+        assert_eq!(right.rest, ["--year=3", "--form", "x", "--any"]);
+        let wrong = read(&["--yaer", "3", "--color", "red"]).mistakes;
+        assert!(wrong[0].contains("did you mean `--year`?"), "{wrong:?}");
+        assert!(wrong[1].contains("unknown argument `--color`: `--help` lists"), "{wrong:?}");
+    }
+
+    #[test]
+    fn help_is_asked_for_by_two_names_and_shows_every_argument() {
+        for flag in ["--help", "-h"] {
+            assert!(Reading::read(["x".to_string(), flag.to_string()].into_iter(), &[]).help);
+        }
+        assert!(!Reading::read(["--".to_string(), "--help".to_string()].into_iter(), &[]).help);
+        let help = StreamExecutionEnvironment::help("words", &[("--year N", "the year")]);
+        for part in
+            ["words [ARGUMENTS]", "--year N", "the year", "-D KEY=VALUE", "--start-fresh", "STILLSTREAM_LOG"]
+        {
+            assert!(help.contains(part), "{part} in: {help}");
+        }
+        for flag in flags::ALL {
+            assert!(help.contains(flag.name) && !flag.meaning.is_empty(), "{}", flag.name);
+        }
+        assert!(help.lines().all(|line| line.len() <= 110), "{help}");
     }
 
     #[test]

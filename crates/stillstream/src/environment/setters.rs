@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use stillstream_types::config::{
-    CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
-    StateBackendType, options as o,
+    ByteSize, CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers,
+    ProgressMode, StateBackendType, options as o,
 };
 
 use super::StreamExecutionEnvironment;
@@ -174,6 +174,15 @@ impl StreamExecutionEnvironment {
     /// Key `stillstream.flow.records-in-flight`.
     pub fn set_records_in_flight(&mut self, records: u32) -> &mut Self {
         self.config.set(o::RECORDS_IN_FLIGHT, number(records));
+        self
+    }
+
+    /// Bytes on their way between two operators, per edge and worker, above which sources wait; the size of a record is measured
+    /// on some of them. Default: 32 MiB.
+    ///
+    /// Key `stillstream.flow.bytes-in-flight`.
+    pub fn set_bytes_in_flight(&mut self, bytes: u64) -> &mut Self {
+        self.config.set(o::BYTES_IN_FLIGHT, ByteSize::from_bytes(bytes));
         self
     }
 

@@ -73,9 +73,12 @@ pub trait KeyedProcess: Sized + 'static {
     /// [key](KeyedContext::key) and [by which clock](KeyedContext::time_domain) it fires; its
     /// [`timestamp`](KeyedContext::timestamp) is the timer's time for one of event time, and `None` for one of processing time.
     ///
+    /// A timer of event time fires behind every record that came before its watermark, and before every record that came after.
+    ///
     /// At the end of a bounded input the watermark is [`Timestamp::MAX`], and every timer of event time is due, also one
     /// that is set then: a function that sets the next timer with each must stop when it sees that watermark, or the job
-    /// never ends. Timers of processing time that are not yet due are dropped.
+    /// never ends. Timers of processing time that are not yet due are dropped, unless
+    /// [`set_pending_timers`](crate::StreamExecutionEnvironment::set_pending_timers) says otherwise.
     ///
     /// # Errors
     /// As [`process`](Self::process).

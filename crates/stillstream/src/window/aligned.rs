@@ -88,25 +88,52 @@ where
         }
     }
 
-    /// Finds what is due at `to`, in the order of event time.
+    /// The first window that starts at `from` or later.
+    fn window_from(&self, from: Option<i64>) -> Result<Option<i64>> {
+        match from {
+            Some(from) => self.state.namespace_from(from).map_err(StateError::into_error),
+            None => Ok(None),
+        }
+    }
+
+    /// Finds what is due at `to`, in the order of event time. Looks at the windows that are due and at the next one, however
+    /// many are open: those that have fired come first, the oldest of them are to be forgotten; then those that fire.
     fn plan(&mut self, windows: &Aligned, to: i64) -> Result<()> {
-        let starts = self.state.namespaces().map_err(StateError::into_error)?;
         let mut due = Vec::new();
         self.next_due = i64::MAX;
-        for start in starts {
+        let mut from = Some(i64::MIN);
+        while let Some(start) = self.window_from(from)? {
             let last = windows.last(start);
-            let (fired, purge_at) = (self.has_fired(last), self.shell.purge_at(last));
-            let purge = purge_at <= to;
-            match (fired, last <= to) {
-                // a firing comes before its purge, even at the same moment: the sort is stable
-                (false, true) => due.push((last, Due::Fire { start, purge })),
-                (true, _) if purge => due.push((purge_at, Due::Purge { start })),
-                _ => {}
+            if !self.has_fired(last) {
+                break;
             }
-            if !purge {
-                self.next_due = self.next_due.min(if last <= to { purge_at } else { last });
+            let purge_at = self.shell.purge_at(last);
+            if purge_at > to {
+                self.next_due = purge_at;
+                // the others that have fired are forgotten later than this one
+                from = Some(self.shell.clock.watermark().saturating_sub(windows.size).max(start));
+                break;
             }
+            due.push((purge_at, Due::Purge { start }));
+            from = start.checked_add(1);
         }
+        while let Some(start) = self.window_from(from)? {
+            let last = windows.last(start);
+            if last > to {
+                self.next_due = self.next_due.min(last);
+                break;
+            }
+            if !self.has_fired(last) {
+                let purge_at = self.shell.purge_at(last);
+                let purge = purge_at <= to;
+                due.push((last, Due::Fire { start, purge }));
+                if !purge {
+                    self.next_due = self.next_due.min(purge_at);
+                }
+            }
+            from = start.checked_add(1);
+        }
+        // a firing comes before its purge, even at the same moment: the sort is stable
         due.sort_by_key(|(at, _)| *at);
         self.due.extend(due.into_iter().map(|(_, due)| due));
         Ok(())

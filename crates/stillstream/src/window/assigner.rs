@@ -169,6 +169,11 @@ fn at_least_1_ms(what: &str, duration: Duration) -> Result<i64, String> {
     }
 }
 
+/// How far windows are moved, in milliseconds: between `-slide` and `slide`, as a whole slide changes nothing.
+fn moved(offset: Duration, back: Duration, slide: i64) -> i64 {
+    millis_of(offset) % slide - millis_of(back) % slide
+}
+
 /// Windows of one size, one after another, each record in exactly one. They start at 1970-01-01T00:00:00Z.
 ///
 /// ```
@@ -183,12 +188,13 @@ pub struct Tumbling {
     size: Duration,
     offset: Duration,
     domain: TimeDomain,
+    back: Duration,
 }
 
 impl Tumbling {
     /// Windows of this size; whole milliseconds, at least 1.
     pub const fn of(size: Duration) -> Self {
-        Self { size, offset: Duration::ZERO, domain: TimeDomain::EventTime }
+        Self { size, offset: Duration::ZERO, back: Duration::ZERO, domain: TimeDomain::EventTime }
     }
 
     /// Windows of processing time: a record belongs to the window in which it comes, and a window ends by the clock.
@@ -215,12 +221,24 @@ impl Tumbling {
     pub const fn offset(self, offset: Duration) -> Self {
         Self { offset, ..self }
     }
+
+    /// Moves all windows back by this much, as a negative offset does in Flink: the days of a place 8 hours before UTC
+    /// (UTC+8), which begin there at 16:00 UTC of the day before, are `Tumbling::of(days(1)).negative_offset(hours(8))`.
+    ///
+    /// ```
+    /// use stillstream::prelude::*;
+    /// let days_in_singapore = Tumbling::of(days(1)).negative_offset(hours(8));
+    /// # let _ = days_in_singapore;
+    /// ```
+    pub const fn negative_offset(self, back: Duration) -> Self {
+        Self { back, ..self }
+    }
 }
 
 impl<T> sealed::Assigner<T> for Tumbling {
     fn windows(self) -> Result<Windows<T>, String> {
         let size = at_least_1_ms("the size of Tumbling", self.size)?;
-        let offset = millis_of(self.offset) % size;
+        let offset = moved(self.offset, self.back, size);
         Ok(Windows::Fixed(Kind::Aligned(Aligned { size, slide: size, offset }), self.domain))
     }
 }
@@ -240,13 +258,14 @@ pub struct Sliding {
     slide: Duration,
     offset: Duration,
     domain: TimeDomain,
+    back: Duration,
 }
 
 impl Sliding {
     /// Windows of this size, one every `slide`; both whole milliseconds, at least 1. With a slide larger than the size
     /// some records are in no window; they are dropped, and counted as `<operator name>.in_no_window`.
     pub const fn of(size: Duration, slide: Duration) -> Self {
-        Self { size, slide, offset: Duration::ZERO, domain: TimeDomain::EventTime }
+        Self { size, slide, offset: Duration::ZERO, back: Duration::ZERO, domain: TimeDomain::EventTime }
     }
 
     /// Windows of processing time; see [`Tumbling::processing_time`].
@@ -270,13 +289,18 @@ impl Sliding {
     pub const fn offset(self, offset: Duration) -> Self {
         Self { offset, ..self }
     }
+
+    /// Moves all windows back by this much, as a negative offset does in Flink: see [`Tumbling::negative_offset`].
+    pub const fn negative_offset(self, back: Duration) -> Self {
+        Self { back, ..self }
+    }
 }
 
 impl<T> sealed::Assigner<T> for Sliding {
     fn windows(self) -> Result<Windows<T>, String> {
         let size = at_least_1_ms("the size of Sliding", self.size)?;
         let slide = at_least_1_ms("the slide of Sliding", self.slide)?;
-        let aligned = Aligned { size, slide, offset: millis_of(self.offset) % slide };
+        let aligned = Aligned { size, slide, offset: moved(self.offset, self.back, slide) };
         Ok(Windows::Fixed(Kind::Aligned(aligned), self.domain))
     }
 }
@@ -368,5 +392,37 @@ impl<T, F> DynamicSession<T, F> {
 impl<T, F: Fn(&T) -> Duration + Send + Sync + 'static> sealed::Assigner<T> for DynamicSession<T, F> {
     fn windows(self) -> Result<Windows<T>, String> {
         Ok(Windows::DynamicSession(Arc::new(self.gap), self.domain))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stillstream_types::time::{days, hours, minutes};
+
+    fn start(assigner: impl Assigner<u64>, time: &str) -> String {
+        let Ok(Windows::Fixed(Kind::Aligned(aligned), _)) = assigner.windows() else {
+            unreachable!("both are aligned")
+        };
+        let time: Timestamp = time.parse().unwrap();
+        aligned.window(aligned.latest(time.as_millis())).start.to_string()
+    }
+
+    #[test]
+    fn a_day_east_of_greenwich_begins_on_the_day_before() {
+        let day = Tumbling::of(days(1)).negative_offset(hours(8));
+        assert_eq!(start(day, "2013-01-02T15:59:59.999Z"), "2013-01-01T16:00:00Z");
+        assert_eq!(start(day, "2013-01-02T16:00:00Z"), "2013-01-02T16:00:00Z");
+        let same = Tumbling::of(days(1)).offset(hours(16));
+        for time in ["1969-12-31T15:59:00Z", "1970-01-01T00:00:00Z", "2013-01-02T16:00:00Z"] {
+            assert_eq!(start(day, time), start(same, time), "{time}");
+        }
+    }
+
+    #[test]
+    fn an_offset_back_and_one_forward_add_up_and_may_be_longer_than_the_window() {
+        let sliding = Sliding::of(hours(2), hours(1)).negative_offset(hours(3) + minutes(30));
+        assert_eq!(start(sliding, "2013-01-01T10:31:00Z"), "2013-01-01T10:30:00Z");
+        assert_eq!(start(sliding.offset(minutes(20)), "2013-01-01T10:31:00Z"), "2013-01-01T09:50:00Z");
     }
 }

@@ -7,7 +7,7 @@ use stillstream_types::{KeyGroup, KeyGroupRange, KeyHash, Result};
 /// First key group, the one after the last, watermark.
 type Reached = (u16, u16, i64);
 
-/// The operator's watermark, which is state: after a restore the frontier starts from the beginning, but what was late
+/// The operator's watermark, which is state: after a restore channels start from the beginning, but what was late
 /// before is late, and a window that has fired does not fire again. After a change of the parallelism a subtask owns key
 /// groups that had got to different times; each keeps its own until the watermark has passed them all.
 #[derive(Debug)]

@@ -64,7 +64,12 @@ struct Slice<K> {
     hashes: Vec<KeyHash>,
     /// Keys, by the number of their timer, that have no session any more.
     done: Vec<usize>,
+    /// Keys with many sessions, by the number of their first timer.
+    crowded: Vec<usize>,
 }
+
+/// A key with more sessions than this is looked at once a slice, not for each of its timers.
+const CROWDED: usize = 64;
 
 /// The keys of a batch from one record on.
 struct KeysFrom<'a, Ks>(&'a Ks, usize);
@@ -136,8 +141,11 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
     }
 
     /// Does what the timers of the slice say: gives back what fires, in its order.
+    ///
+    /// The first timer of a key does all that is due up to the slice's last timer, in one pass over the key's sessions: so a key
+    /// with many of them costs by slices, and not a pass for each.
     fn fire<A: Aggregate<Acc = Acc>>(&mut self, aggregate: &A) -> Result<Vec<Fired<A::Out>>, StateError> {
-        let Slice { set, due, hashes, done } = &mut self.slice;
+        let Slice { set, due, hashes, done, crowded } = &mut self.slice;
         let Some(last_due) = due.last().map(|timer| (timer.time, timer.hash)) else { return Ok(Vec::new()) };
         hashes.extend(due.iter().map(|timer| timer.hash));
         let (shell, mut fired) = (&self.shell, Vec::with_capacity(due.len()));
@@ -147,36 +155,34 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
             Bursts::default,
             |i, sessions| {
                 let timer = &due[i];
-                let mut time = timer.time;
-                loop {
-                    let (at, mut next, mut own) = (time.as_millis(), i64::MAX, None::<i64>);
-                    let any = sessions.retain(|(start, end, has_fired, acc)| {
-                        let last = end.saturating_sub(1);
-                        if !*has_fired && last <= at {
-                            fired.push((time, i, TimeWindow::of(*start, *end), aggregate.result(acc)));
-                            *has_fired = true;
-                        }
-                        let due = if *has_fired { shell.purge_at(last) } else { last };
-                        if due > at {
-                            next = next.min(due);
-                            // a session that begins later has a timer of its own, which is later too
-                            if *has_fired || *start <= at {
-                                own = Some(own.map_or(due, |own| own.min(due)));
-                            }
-                        }
-                        due > at
-                    });
-                    if !any {
-                        done.push(i);
-                        break;
+                if sessions.as_slice().len() > CROWDED {
+                    let same = |j: &usize| due[*j].hash == timer.hash && due[*j].key == timer.key;
+                    if crowded.iter().any(same) {
+                        return;
                     }
-                    time = Timestamp::from_millis(next);
-                    // unless its turn comes before that of the slice's last timer
-                    if (time, timer.hash) > last_due {
-                        let own = own.map(Timestamp::from_millis);
-                        set.extend(own.map(|time| Timer { time, ..timer.clone() }));
-                        break;
+                    crowded.push(i);
+                }
+                // what comes after the slice's last timer is not this slice's
+                let limit = last_due.0.as_millis().saturating_sub(i64::from(timer.hash > last_due.1));
+                let mut own = None::<i64>;
+                let any = sessions.retain(|(start, end, has_fired, acc)| {
+                    let last = end.saturating_sub(1);
+                    if !*has_fired && last <= limit {
+                        let time = timer.time.max(Timestamp::from_millis(last));
+                        fired.push((time, i, TimeWindow::of(*start, *end), aggregate.result(acc)));
+                        *has_fired = true;
                     }
+                    let due = if *has_fired { shell.purge_at(last) } else { last };
+                    // a session that begins later has a timer of its own, which is later too
+                    if due > limit && (*has_fired || *start <= limit) {
+                        own = Some(own.map_or(due, |own| own.min(due)));
+                    }
+                    due > limit
+                });
+                match own {
+                    _ if !any => done.push(i),
+                    Some(own) => set.push(Timer { time: Timestamp::from_millis(own), ..timer.clone() }),
+                    None => {}
                 }
             },
         )?;
@@ -185,6 +191,7 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
         }
         self.timers.set_all(set.drain(..))?;
         hashes.clear();
+        crowded.clear();
         fired.sort_by_key(|(time, i, ..)| (*time, due[*i].hash));
         Ok(fired)
     }
@@ -202,7 +209,13 @@ where
         let sessions = shell.backend().keyed_value("window-contents").map_err(StateError::into_error)?;
         let timers = shell.backend().timers("window-timers", TimeDomain::EventTime);
         let timers = timers.map_err(StateError::into_error)?;
-        let slice = Slice { set: Vec::new(), due: Vec::new(), hashes: Vec::new(), done: Vec::new() };
+        let slice = Slice {
+            set: Vec::new(),
+            due: Vec::new(),
+            hashes: Vec::new(),
+            done: Vec::new(),
+            crowded: Vec::new(),
+        };
         self.open = Some(Open { shell, sessions, timers, slice, passing: Passing::default() });
         Ok(())
     }

@@ -16,6 +16,7 @@ impl Manager {
 
     pub(super) fn publish(&mut self) {
         let metrics = self.job_metrics();
+        self.say_progress(&metrics);
         let statistics = self.coordinator.statistics();
         if let Some(last) = &statistics.last_completed {
             self.state.slowest = self.state.slowest.max(last.duration);
@@ -67,12 +68,13 @@ impl Manager {
             },
             counters: metrics.counters.clone(),
         };
-        tracing::info!(job = %self.settings.name, "{result}");
         let ended = self
             .state
             .result
             .take()
             .unwrap_or_else(|| Err(Error::new(ErrorKind::Peer, "the JobManager ended early")));
+        self.say_end(&ended, &result);
+        let statistics = self.coordinator.statistics();
         let mut board = self.shared.board.lock();
         board.status = Some(self.state.job.status());
         board.statistics = statistics.clone();

@@ -52,12 +52,17 @@ impl Manager {
         let (home, operators) = (self.home.clone(), self.operators());
         let (allow, foreign) = (self.settings.allow_non_restored_state, self.settings.from_snapshot.clone());
         let fallback = foreign.filter(|_| restore_from.is_none());
+        let neighbours = self.state.neighbours.clone();
         self.io.run(move || {
             let read = || -> Result<Option<RestoredState>> {
                 let (metadata, location) = match (&restore_from, &fallback) {
                     (Some(own), _) => (home.read_metadata(&own.path)?, None),
                     (None, Some(location)) => (home.read_foreign(location)?, Some(location.clone())),
-                    (None, None) => return Ok(None),
+                    (None, None) => {
+                        // for the line that says that the job starts empty
+                        neighbours.get_or_init(|| home.neighbours());
+                        return Ok(None);
+                    }
                 };
                 let kind = |error| Error::wrap(ErrorKind::Configuration, error);
                 let plan = plan_restore(&metadata, &operators, allow).map_err(kind)?;
@@ -78,13 +83,10 @@ impl Manager {
             Ok(restored) => restored,
             Err(error) => return self.give_up(error.context("the checkpoint to start from cannot be used")),
         };
-        if let Some(state) = &restored {
-            let (job, from) = (&self.settings.name, self.home.describe());
-            tracing::info!(%job, "starting from checkpoint {} in {}", state.checkpoint, state.location.as_deref().unwrap_or(&from));
-            if self.state.job.restarts() == 0 {
-                self.state.resumed_from = Some(state.checkpoint);
-            }
+        if let Some(state) = restored.as_ref().filter(|_| self.state.job.restarts() == 0) {
+            self.state.resumed_from = Some(state.checkpoint);
         }
+        self.say_start(restored.as_ref());
         let tasks = self.tasks();
         self.shared.event_times.lock().clear();
         self.state.not_ended = tasks.iter().map(|task| task.id).collect();

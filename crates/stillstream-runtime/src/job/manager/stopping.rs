@@ -37,7 +37,8 @@ impl Manager {
         match self.state.phase {
             Phase::Preparing => self.give_up(error),
             Phase::Deploying(_) | Phase::Running | Phase::Draining => {
-                tracing::error!(job = %self.settings.name, "{error}");
+                // it is said once it is known what follows from it
+                tracing::debug!(job = %self.settings.name, "{error}");
                 self.advance(JobStatus::Failing);
                 self.stop(Why::Failure(error));
             }
@@ -129,7 +130,7 @@ impl Manager {
         match self.state.strategy.on_failure(self.clock.elapsed(), random) {
             RestartDecision::RestartAfter(delay) => {
                 self.advance(JobStatus::Restarting);
-                tracing::warn!(job = %self.settings.name, "restarting in {delay:?} after: {error}");
+                self.say_restart(&error, delay);
                 self.state.phase = Phase::WaitingToRestart { at: self.clock.elapsed() + delay };
             }
             RestartDecision::Fail(reason) => {

@@ -191,7 +191,7 @@ pub(super) const ROWS: &[Row] = &[
         "sink.committer.retries",
         Kind::Integer,
         "10",
-        "tries per committable before the job fails",
+        "how often a commit is tried again before the job fails, with pauses that grow from 100 ms to 10 s",
     )
     .at_least(0.0),
     option(

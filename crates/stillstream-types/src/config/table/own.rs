@@ -12,10 +12,17 @@ pub(super) const ROWS: &[Row] = &[
         "ignore the checkpoints that the job already has and start empty; without it a job never starts empty by itself",
     ),
     option(
+        "stillstream.flow.bytes-in-flight",
+        Kind::MemorySize,
+        "32mb",
+        "bytes on their way between two operators, per edge and worker, above which sources wait; as measured on some records",
+    ),
+    option(
         "stillstream.flow.records-in-flight",
         Kind::Integer,
         "65536",
-        "records on their way between two operators, per edge and worker, above which sources wait",
+        "records on their way between two operators, per edge and worker, above which sources wait; fewer, about a second of its \
+         work, where the consumer is slow",
     )
     .at_least(1.0),
     option(
@@ -31,6 +38,13 @@ pub(super) const ROWS: &[Row] = &[
         "auto",
         "when a running job shows its progress on the terminal: auto, always, never",
     ),
+    option(
+        "stillstream.sink.commit-timeout",
+        Kind::Duration,
+        "10 min",
+        "for how long a commit is tried again, with pauses that grow to 10 s; sink.committer.retries may end it before",
+    )
+    .at_least(1_000.0),
     option(
         "stillstream.state.rocksdb.write-back-ratio",
         Kind::Double,

@@ -1,0 +1,168 @@
+//! What the JobManager writes into the log. Which lines, and how often, is decided in `job_log`.
+
+use super::*;
+use crate::job::job_log::{Level, Now, UnderWay, count, subtask_name, time};
+
+impl Manager {
+    fn write(&mut self, level: Level, text: &str) {
+        // a line of the log must not be the end of the progress line
+        self.state.progress.clear();
+        let job = &self.settings.name;
+        match level {
+            Level::Debug => tracing::debug!(%job, "{text}"),
+            Level::Info => tracing::info!(%job, "{text}"),
+            Level::Warn => tracing::warn!(%job, "{text}"),
+        }
+    }
+
+    /// Warns; of a flood of warnings that differ in numbers only a few are written, and how many there were.
+    pub(super) fn warn(&mut self, text: &str) {
+        if let Some(text) = self.state.log.warning(text, self.clock.elapsed()) {
+            self.write(Level::Warn, &text);
+        }
+    }
+
+    /// Where an attempt begins. A job that has no checkpoint hears which others have some in the same place.
+    pub(super) fn say_start(&mut self, restored: Option<&RestoredState>) {
+        let (job, place) = (self.settings.name.clone(), self.home.describe());
+        let begins = match restored {
+            Some(RestoredState { checkpoint, location: Some(from), .. }) => {
+                format!("resumes from {from} (checkpoint {checkpoint} of another run)")
+            }
+            Some(RestoredState { checkpoint, .. }) => {
+                format!("resumes from checkpoint {checkpoint} of {place}")
+            }
+            None if !self.checkpointing() => {
+                "starts empty and takes no checkpoints: execution.checkpointing.interval is not set"
+                    .to_string()
+            }
+            None if !self.home.survives() => format!("starts empty: checkpoints are kept in {place}"),
+            None if self.settings.start_fresh => {
+                format!(
+                    "starts empty, as stillstream.checkpoint.start-fresh (--start-fresh) says; checkpoints of before in \
+                         {place} are not used"
+                )
+            }
+            None => {
+                let mut text = format!("starts empty: no checkpoint of `{job}` in {place}");
+                let others = self.state.neighbours.get().filter(|others| others.count > 0);
+                if let Some(others) = others {
+                    let names: Vec<_> = others.names.iter().map(|name| format!("`{name}`")).collect();
+                    let more = others.count.saturating_sub(names.len());
+                    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                    text += &format!(
+                        " (but of {}: {}{more}; a job finds its checkpoints by its name)",
+                        count(others.count as u64, "other job"),
+                        names.join(", ")
+                    );
+                }
+                text
+            }
+        };
+        if self.state.job.restarts() > 0 {
+            // the line about the failure has said it
+            return self.write(Level::Debug, &begins);
+        }
+        let tasks: u64 = self.physical.tasks.iter().map(|task| u64::from(task.parallelism)).sum();
+        let mut text = format!(
+            "job `{job}` {begins}; {} on {}",
+            count(tasks, "subtask"),
+            count(self.physical.workers.into(), "worker")
+        );
+        if self.settings.processes > 1 {
+            text += &format!(" in {} processes", self.settings.processes);
+        }
+        if let Some(interval) = self.settings.checkpoint.interval {
+            text += &format!(", a checkpoint every {}", time(interval));
+        }
+        self.write(Level::Info, &text);
+    }
+
+    /// What there is to say while the job runs. Called often.
+    pub(super) fn say_progress(&mut self, metrics: &JobMetrics) {
+        let now = self.clock.elapsed();
+        let lines = self.state.log.lines(&Now {
+            now,
+            running: self.state.job.status() == JobStatus::Running,
+            metrics,
+            checkpoints: self.coordinator.statistics(),
+            restarts: self.state.job.restarts(),
+        });
+        lines.iter().for_each(|(level, text)| self.write(*level, text));
+        self.say_late(now);
+    }
+
+    fn say_late(&mut self, now: Duration) {
+        if self.coordinator.statistics().counts.in_progress == 0 {
+            return;
+        }
+        let timeout = self.settings.checkpoint.timeout;
+        let late_after = self.state.log.late_after(timeout);
+        // the names are looked up once there is something to say
+        let late = |checkpoint: &stillstream_checkpoint::CheckpointSummary| {
+            now.saturating_sub(checkpoint.triggered_at) >= late_after
+        };
+        let Some(checkpoint) = self.coordinator.in_progress().into_iter().find(late) else { return };
+        let under_way = UnderWay {
+            id: checkpoint.id,
+            since: checkpoint.triggered_at,
+            subtasks: checkpoint.subtasks,
+            missing: checkpoint.missing.iter().map(subtask_name).collect(),
+            missing_count: checkpoint.subtasks - checkpoint.acknowledged,
+        };
+        if let Some((level, text)) = self.state.log.late(&under_way, now, timeout) {
+            self.write(level, &text);
+        }
+    }
+
+    /// A failure after which the job is started again.
+    pub(super) fn say_restart(&mut self, error: &Error, delay: Duration) {
+        let from = match self.coordinator.latest_completed() {
+            Some(checkpoint) => format!("from checkpoint {}", checkpoint.id),
+            None if self.settings.from_snapshot.is_some() => "from the snapshot it began with".to_string(),
+            None => "from the beginning".to_string(),
+        };
+        let text =
+            format!("failed: {error}; restart {} in {} {from}", self.state.job.restarts(), time(delay));
+        if let Some(text) = self.state.log.limited("failed", &text, self.clock.elapsed()) {
+            self.write(Level::Warn, &text);
+        }
+    }
+
+    /// How the job ended. The reason of a failure is said once: here, or by whoever waits for the job.
+    pub(super) fn say_end(&mut self, ended: &Result<()>, result: &JobResult) {
+        let committed = match (ended, result.checkpoints.last_id.or(result.resumed_from)) {
+            (Ok(()), _) => "all output is committed".to_string(),
+            (Err(_), Some(checkpoint)) => format!("output is committed up to checkpoint {checkpoint}"),
+            (Err(_), None) => "no output is committed".to_string(),
+        };
+        let checkpoints = match (result.checkpoints.completed, result.checkpoints.failed) {
+            (completed, 0) => count(completed, "checkpoint"),
+            (completed, failed) => format!("{} ({failed} failed)", count(completed, "checkpoint")),
+        };
+        let figures = format!(
+            "after {}: {} records in, {} out, {}, {checkpoints}; {committed}",
+            time(result.duration),
+            result.records_in,
+            result.records_out,
+            count(result.restarts, "restart"),
+        );
+        let job = self.settings.name.clone();
+        match ended {
+            Ok(()) => self.write(Level::Info, &format!("job `{job}` finished {figures}")),
+            Err(error) if error.kind() == ErrorKind::Cancelled => {
+                self.write(Level::Info, &format!("job `{job}` was cancelled {figures}"));
+            }
+            Err(error) => {
+                // whoever waits for the job gets the error, and `main` prints it
+                let reason = match self.settings.error_is_printed {
+                    true => String::new(),
+                    false => format!(": {error}"),
+                };
+                self.shared.board.lock().unsaid = self.settings.error_is_printed;
+                self.state.progress.clear();
+                tracing::error!(%job, "job `{job}` failed {figures}{reason}");
+            }
+        }
+    }
+}
