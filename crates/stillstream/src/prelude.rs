@@ -10,7 +10,7 @@ pub use stillstream_runtime::job::{JobClient, JobResult};
 pub use stillstream_state::Serde;
 pub use stillstream_state::{
     Aggregate, AggregatingState, BroadcastState, Data, ListState, MapState, OperatorListState, ReducingState,
-    StateTtlConfig, TtlUpdateType, TtlVisibility, ValueState,
+    StateTtlConfig, TimeDomain, TtlUpdateType, TtlVisibility, ValueState,
 };
 pub use stillstream_types::config::{
     CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
@@ -23,7 +23,9 @@ pub use crate::functions::{
     ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
 };
 pub use crate::watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
-pub use crate::window::{ProcessWindow, Session, Sliding, TimeWindow, Tumbling};
+pub use crate::window::{
+    GlobalWindows, ProcessWindow, Session, Sliding, TimeWindow, Tumbling, WindowContext, WindowStates,
+};
 pub use crate::{
     Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,
     RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink,

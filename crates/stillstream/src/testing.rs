@@ -1,7 +1,18 @@
 //! Tests of functions without a cluster: one operator, driven by hand, with a clock that only the test moves.
 //!
-//! The driver runs the same operator that a job runs: state, timers and snapshots are the real ones. After Kafka Streams'
+//! A driver runs the same operator that a job runs: state, timers and snapshots are the real ones. After Kafka Streams'
 //! `TopologyTestDriver`.
+//!
+//! | driver | drives |
+//! |---|---|
+//! | [`KeyedProcessDriver`] | a [`KeyedProcess`] |
+//! | [`StreamDriver`] | what any method of a stream makes: a window, for example |
+//! | [`ConnectedDriver`] | what is made of two streams |
+
+mod driven;
+mod stream_driver;
+
+pub use stream_driver::{ConnectedDriver, StreamDriver};
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +32,14 @@ type KeyOf<F> = OwnedKey<Box<dyn Fn(&<F as KeyedProcess>::In) -> <F as KeyedProc
 
 /// What a snapshot of a driver holds.
 #[derive(Clone, Debug)]
-pub struct DriverSnapshot(OperatorSubtaskState);
+pub struct DriverSnapshot(Vec<OperatorSubtaskState>);
+
+impl DriverSnapshot {
+    /// How many bytes of state: a test can see by it that nothing is left behind.
+    pub fn bytes(&self) -> u64 {
+        self.0.iter().map(OperatorSubtaskState::len).sum()
+    }
+}
 
 /// Drives one [`KeyedProcess`].
 ///
@@ -131,7 +149,7 @@ impl<F: KeyedProcess> KeyedProcessDriver<F> {
         if !self.opened {
             let store = Arc::new(MemorySnapshotStore::default());
             let mut context = OpenContext::by_hand("process", 0, 1, groups(), store, self.clock.clone());
-            context.restored = self.restored.take().map(|snapshot| snapshot.0);
+            context.restored = self.restored.take().and_then(|mut snapshot| snapshot.0.pop());
             self.operator.open(&mut context)?;
             self.opened = true;
         }
@@ -225,8 +243,8 @@ impl<F: KeyedProcess> KeyedProcessDriver<F> {
         self.call(|_, _| Ok(()))?;
         self.checkpoints += 1;
         match self.operator.snapshot(CheckpointId(self.checkpoints))? {
-            Some(write) => write(&MemorySnapshotStore::default()).map(DriverSnapshot),
-            None => Ok(DriverSnapshot(OperatorSubtaskState::default())),
+            Some(write) => Ok(DriverSnapshot(vec![write(&MemorySnapshotStore::default())?])),
+            None => Ok(DriverSnapshot(Vec::new())),
         }
     }
 }

@@ -64,6 +64,15 @@ impl KeyHasher {
         self.add(code, mix_bytes(value));
     }
 
+    /// A part that tells keys apart but leaves the key group as it is: entries that belong to one key stay together when
+    /// key groups move.
+    #[inline(always)]
+    pub fn within_group(&mut self, value: u64) {
+        let (code, first) = (self.code, self.first);
+        self.add(0, value);
+        (self.code, self.first) = (code, first);
+    }
+
     /// The key group and the mixed bits.
     #[inline(always)]
     pub fn finish(self, groups: KeyGroups) -> KeyHash {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stillstream_state::{CurrentKey, Data, Key, Keyed, StateError, Timer, Timers};
+use stillstream_state::{CurrentKey, Data, Key, Keyed, StateError, TimeDomain, Timer, Timers};
 use stillstream_types::{KeyHash, Result, Timestamp};
 
 use crate::collector::Collector;
@@ -15,6 +15,8 @@ pub struct KeyedContext<'a, K, O> {
     pub(crate) key: &'a K,
     pub(crate) hash: KeyHash,
     pub(crate) time: Option<i64>,
+    /// Of the timer, if it is one that fires.
+    pub(crate) domain: Option<TimeDomain>,
     pub(crate) watermark: Timestamp,
     pub(crate) now_ms: i64,
     pub(crate) event_timers: &'a Timers<K, ()>,
@@ -48,6 +50,45 @@ impl<K: Key, O: Data> KeyedContext<'_, K, O> {
     /// Event time of the record, or of the timer that fires; `None` if the records have no event time.
     pub fn timestamp(&self) -> Option<Timestamp> {
         self.time.map(Timestamp::from_millis)
+    }
+
+    /// In `on_timer`: which clock the timer followed; `None` while a record is processed.
+    ///
+    /// A time can be set by both clocks at once, and each timer fires by its own:
+    ///
+    /// ```
+    /// use stillstream::prelude::*;
+    /// use stillstream::testing::KeyedProcessDriver;
+    ///
+    /// struct Both;
+    /// impl KeyedProcess for Both {
+    ///     type Key = u64;
+    ///     type In = u64;
+    ///     type Out = (u64, bool);
+    ///     fn open(_: &mut States<Self>) -> Result<Self> {
+    ///         Ok(Both)
+    ///     }
+    ///     fn process(&mut self, at: u64, ctx: &mut Context<Self>) -> Result<()> {
+    ///         let at = Timestamp::from_millis(at as i64);
+    ///         ctx.timers().on_event_time(at)?;
+    ///         ctx.timers().on_processing_time(at)
+    ///     }
+    ///     fn on_timer(&mut self, _: Timestamp, ctx: &mut Context<Self>) -> Result<()> {
+    ///         ctx.emit((*ctx.key(), ctx.time_domain() == Some(TimeDomain::EventTime)));
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let mut driver = KeyedProcessDriver::<Both>::new(|at| *at);
+    /// driver.record(100)?;
+    /// driver.watermark(Timestamp::from_millis(100))?;
+    /// assert_eq!(driver.output(), [(100, true)]);
+    /// driver.advance_clock(millis(100))?;
+    /// assert_eq!(driver.output(), [(100, false)]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn time_domain(&self) -> Option<TimeDomain> {
+        self.domain
     }
 
     /// How far event time has come: no earlier record will come, late ones aside.

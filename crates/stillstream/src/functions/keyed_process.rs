@@ -69,8 +69,9 @@ pub trait KeyedProcess: Sized + 'static {
     /// An error fails the job, which then restarts by its restart strategy.
     fn process(&mut self, record: Self::In, ctx: &mut Context<'_, Self>) -> Result<()>;
 
-    /// Called for each timer that fires, with the time that it was set for. The context's
-    /// [`timestamp`](KeyedContext::timestamp) is that time for a timer of event time, and `None` for one of processing time.
+    /// Called for each timer that fires, with the time that it was set for, in the order of those times. The context knows the
+    /// [key](KeyedContext::key) and [by which clock](KeyedContext::time_domain) it fires; its
+    /// [`timestamp`](KeyedContext::timestamp) is the timer's time for one of event time, and `None` for one of processing time.
     ///
     /// A timer of event time fires behind every record that came before its watermark, and before every record that came after.
     ///

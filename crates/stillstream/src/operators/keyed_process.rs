@@ -48,11 +48,18 @@ pub(crate) struct Call<'a, K, O> {
 
 impl<K: Key, O: Data> Call<'_, K, O> {
     #[inline(always)]
-    fn context<'b>(&'b mut self, key: &'b K, hash: KeyHash, time: Option<i64>) -> KeyedContext<'b, K, O> {
+    fn context<'b>(
+        &'b mut self,
+        key: &'b K,
+        hash: KeyHash,
+        time: Option<i64>,
+        domain: Option<TimeDomain>,
+    ) -> KeyedContext<'b, K, O> {
         KeyedContext {
             key,
             hash,
             time,
+            domain,
             watermark: self.watermark,
             now_ms: self.now_ms,
             event_timers: self.event_timers,
@@ -83,7 +90,7 @@ impl<K: Key, O: Data> Call<'_, K, O> {
         for (i, record) in values.into_iter().enumerate() {
             backend.prefetch(&hashes, i);
             let key = selector.key_in(&record, &mut place);
-            f(record, &mut self.context(key, hashes[i], times.get(i).copied()))?;
+            f(record, &mut self.context(key, hashes[i], times.get(i).copied(), None))?;
         }
         Ok(())
     }
@@ -154,7 +161,8 @@ impl<L: Logic> KeyedOperator<L> {
         };
         self.call(out, |logic, call| {
             last.by_ref().take(room).try_for_each(|timer| {
-                logic.timer(timer.time, &mut call.context(&timer.key, timer.hash, None))
+                let domain = Some(TimeDomain::ProcessingTime);
+                logic.timer(timer.time, &mut call.context(&timer.key, timer.hash, None, domain))
             })
         })?;
         let more = last.len() > 0;
@@ -199,7 +207,7 @@ impl<L: Logic> KeyedOperator<L> {
                 let due = timers.pop_due(up_to).map_err(StateError::into_error)?;
                 let Some(timer) = due else { return Ok(false) };
                 let time = (domain == TimeDomain::EventTime).then_some(timer.time.as_millis());
-                logic.timer(timer.time, &mut call.context(&timer.key, timer.hash, time))?;
+                logic.timer(timer.time, &mut call.context(&timer.key, timer.hash, time, Some(domain)))?;
             }
             Ok(timers.peek_next_time().is_some_and(|next| next <= up_to))
         })

@@ -11,3 +11,5 @@ pub(crate) mod stateless;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod timer_tests;

@@ -155,20 +155,24 @@ where
         oldest.filter(|oldest| windows.last(start) < least && !self.has_fired(windows.last(*oldest)))
     }
 
-    /// The records of each window that still takes some, the windows ascending; the others are late.
+    /// The records of each window that still takes some, the windows ascending; those that are late; and how many are neither,
+    /// since they lie between two windows.
     fn sort(
         &self,
         windows: &Aligned,
         times: &[i64],
         hashes: &[KeyHash],
-    ) -> (BTreeMap<i64, Vec<u32>>, Vec<u32>) {
-        let (mut sorted, mut late) = (BTreeMap::<i64, Vec<u32>>::new(), Vec::new());
+    ) -> (BTreeMap<i64, Vec<u32>>, Vec<u32>, usize) {
+        let (mut sorted, mut late, mut in_none) = (BTreeMap::<i64, Vec<u32>>::new(), Vec::new(), 0);
         for (i, time) in times.iter().enumerate() {
             let latest = windows.latest(*time);
             let mut start = latest;
             // with a slide above the size a record can be in no window, which alone does not make it late
-            if windows.last(latest) < *time && self.shell.is_late(*time, hashes[i]) {
-                late.push(i as u32);
+            if windows.last(latest) < *time {
+                match self.shell.is_late(*time, hashes[i]) {
+                    true => late.push(i as u32),
+                    false => in_none += 1,
+                }
             }
             // windows that end after the record; the latest is the last to be forgotten
             while windows.last(start) >= *time {
@@ -185,7 +189,7 @@ where
                 }
             }
         }
-        (sorted, late)
+        (sorted, late, in_none)
     }
 }
 
@@ -241,7 +245,8 @@ where
             return Ok(());
         }
 
-        let (sorted, late) = open.sort(&windows, &times, &hashes);
+        let (sorted, late, in_none) = open.sort(&windows, &times, &hashes);
+        (0..in_none).for_each(|_| open.shell.in_no_window());
         for (start, chosen) in sorted {
             let last = windows.last(start);
             open.next_due = open.next_due.min(open.due_at(last));

@@ -1,32 +1,68 @@
-//! Windows over keyed streams: results per key and span of event time.
+//! Windows: results per key and span of time, or per number of records.
 //!
-//! A window fires when the watermark reaches its last moment. A record that comes after that is late. Within the allowed
-//! lateness it makes its window fire again; later it goes to the late output, or is dropped and counted as
-//! `<operator name>.late`.
+//! A window fires when its [`trigger`] says so. Without one an event-time window fires when the watermark reaches its last
+//! moment, and a processing-time window when the clock does. A record that comes for an event-time window after that is late.
+//! Within the allowed lateness it makes its window fire again; later it is counted as `<operator name>.late`, and goes to the
+//! late output if there is one.
+//!
+//! | windows | made by |
+//! |---|---|
+//! | of one size, one after another | [`Tumbling`] |
+//! | of one size, overlapping | [`Sliding`] |
+//! | bursts of records, with a gap that is fixed or depends on the record | [`Session`] |
+//! | one that never ends, for a trigger | [`GlobalWindows`] |
+//! | of so many records | [`KeyedStream::count_window`], [`KeyedStream::count_window_sliding`] |
+//! | over all keys together | [`DataStream::window_all`] |
+//!
+//! Each of the first three is of event time, or of processing time by its method `processing_time`. What is done with a window
+//! is one of [`reduce`](WindowedStream::reduce), [`aggregate`](WindowedStream::aggregate), [`count`](WindowedStream::count),
+//! [`apply`](WindowedStream::apply) and [`process`](WindowedStream::process), or an aggregate and a function of its result:
+//! [`aggregate_process`](WindowedStream::aggregate_process). An [`evictor`](WindowedStream::evictor) throws records out first.
 
 mod aggregates;
 mod aligned;
 mod assigner;
 mod bursts;
+mod context;
 mod event_clock;
+mod evicting;
+mod evictor;
+mod functions;
+mod general;
+mod global;
 mod process;
 #[cfg(test)]
 mod restarts;
 mod session;
 mod shell;
+mod shortcuts;
+mod states;
 #[cfg(test)]
 mod tests;
+pub mod trigger;
 
-pub use assigner::{Session, Sliding, TimeWindow, Tumbling, WindowAssigner};
+pub use assigner::{DynamicSession, Session, Sliding, TimeWindow, Tumbling, WindowAssigner};
+pub use context::{StateScope, WindowContext};
+pub use evicting::EvictingWindowedStream;
+pub use evictor::{CountEvictor, DeltaEvictor, Evictor, EvictorContext, TimeEvictor, TimestampedValue};
+pub use global::GlobalWindows;
 pub use process::ProcessWindow;
+pub use shortcuts::OneKey;
+pub use states::{ScopedStates, WindowStates};
+pub use trigger::{
+    ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger, CountTrigger, DefaultTrigger, DeltaTrigger,
+    EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger, Trigger, TriggerContext, TriggerResult,
+};
 
+use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_runtime::exchange::KeySelector;
-use stillstream_state::{Aggregate, Data};
+use stillstream_runtime::plan::EventTimeRole;
+use stillstream_state::{Aggregate, Data, TimeDomain};
 use stillstream_types::Result;
 
 use crate::collector::Collector;
@@ -37,13 +73,15 @@ use crate::side_output::{OutputTag, Sides};
 use crate::watermark::millis_of;
 use aggregates::{Count, Reduce};
 use aligned::AlignedWindows;
-use assigner::{Aligned, Kind};
-use process::{Collect, Process};
+use assigner::{Aligned, Kind, Windows};
+use general::{Aggregated, Contents, Function, GeneralWindows, Parts};
+use process::Plain;
 use session::SessionWindows;
 use shell::{Emit, Settings};
+use trigger::Fires;
 
 impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
-    /// Groups the records of each key into windows of event time. The stream needs event times and
+    /// Groups the records of each key into windows. Windows of event time need event times and
     /// [`watermarks`](DataStream::watermarks).
     ///
     /// ```
@@ -53,39 +91,50 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
     ///     clicks.key_by_ref(|click| &click.0).window(Tumbling::of(hours(1))).count()
     /// }
     /// ```
-    pub fn window(&self, assigner: impl WindowAssigner) -> WindowedStream<T, S> {
-        let kind = assigner::Assigner::kind(&assigner).unwrap_or_else(|mistake| {
+    pub fn window(&self, assigner: impl WindowAssigner<T>) -> WindowedStream<T, S> {
+        let windows = assigner::Assigner::windows(assigner).unwrap_or_else(|mistake| {
             self.graph().mistake(mistake);
-            Kind::Aligned(Aligned { size: 1, slide: 1, offset: 0 })
+            Windows::Fixed(Kind::Aligned(Aligned { size: 1, slide: 1, offset: 0 }), TimeDomain::EventTime)
         });
+        let fires = match (&windows, windows.domain()) {
+            (Windows::Global { fire_at_end: false }, _) => Fires::Never,
+            (_, Some(TimeDomain::ProcessingTime)) => Fires::ProcessingTime,
+            _ => Fires::EventTime,
+        };
         let settings = Settings { lateness: 0, late: None, sides: Sides::new() };
-        WindowedStream { input: self.clone(), kind, settings }
+        let trigger = Arc::new(DefaultTrigger(fires));
+        WindowedStream { input: self.clone(), windows, settings, trigger, all_in_one: false }
     }
 }
 
-/// A keyed stream in windows, as [`KeyedStream::window`] makes it.
+/// A keyed stream in windows, as [`KeyedStream::window`] makes it; `Tr` says when they fire.
 ///
-/// The records are not kept: each is added to its window's aggregate when it comes. Results have the event time of the last
-/// moment of their window.
-pub struct WindowedStream<T, S> {
+/// With `reduce`, `aggregate` and `count` the records are not kept: each is added to its window's aggregate when it comes.
+/// Results have the event time of the last moment of their window.
+pub struct WindowedStream<T, S, Tr = DefaultTrigger> {
     input: KeyedStream<T, S>,
-    kind: Kind,
+    windows: Windows<T>,
     settings: Settings<T>,
+    trigger: Arc<Tr>,
+    /// There is one key, so one subtask does it all.
+    all_in_one: bool,
 }
 
-impl<T, S> Clone for WindowedStream<T, S> {
+impl<T, S, Tr> Clone for WindowedStream<T, S, Tr> {
     fn clone(&self) -> Self {
         // two operators must not share their side outputs
         let settings = Settings { sides: Sides::new(), ..self.settings.clone() };
-        Self { input: self.input.clone(), kind: self.kind, settings }
+        let (input, windows, trigger) = (self.input.clone(), self.windows.clone(), self.trigger.clone());
+        Self { input, windows, settings, trigger, all_in_one: self.all_in_one }
     }
 }
 
-impl<T, S> fmt::Debug for WindowedStream<T, S> {
+impl<T, S, Tr> fmt::Debug for WindowedStream<T, S, Tr> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WindowedStream")
             .field("input", &self.input)
-            .field("windows", &self.kind)
+            .field("windows", &self.windows)
+            .field("trigger", &std::any::type_name::<Tr>())
             .field("allowed_lateness_ms", &self.settings.lateness)
             .field("late_output", &self.settings.late)
             .finish()
@@ -109,10 +158,68 @@ where
     }
 }
 
-impl<T: Data, S: KeySelector<T>> WindowedStream<T, S> {
+impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
+    /// Lets `trigger` say when a window fires, in place of the end of the window. See [`trigger`] for those that there are, and
+    /// [`Trigger`] for one of your own.
+    ///
+    /// A window is forgotten at its end all the same (later by the allowed lateness), and what has not fired by then is gone.
+    /// Sessions need a trigger that [can merge](Trigger::can_merge).
+    ///
+    /// ```
+    /// use stillstream::prelude::*;
+    /// use stillstream::window::ContinuousEventTimeTrigger;
+    ///
+    /// /// The count of each day so far, every hour.
+    /// fn so_far(clicks: &DataStream<(String, u64)>) -> DataStream<(String, u64)> {
+    ///     let days = clicks.key_by_ref(|click| &click.0).window(Tumbling::of(days(1)));
+    ///     days.trigger(ContinuousEventTimeTrigger::of(hours(1))).count()
+    /// }
+    /// ```
+    pub fn trigger<Other: Trigger<T>>(self, trigger: Other) -> WindowedStream<T, S, Other> {
+        let Self { input, windows, settings, all_in_one, .. } = self;
+        WindowedStream { input, windows, settings, trigger: Arc::new(trigger), all_in_one }
+    }
+
+    /// Lets `evictor` throw records out of a window when it fires. All records are kept for it, so there is no running
+    /// aggregate: what follows is [`apply`](EvictingWindowedStream::apply) or
+    /// [`process`](EvictingWindowedStream::process).
+    ///
+    /// ```
+    /// use stillstream::prelude::*;
+    /// use stillstream::window::TimeEvictor;
+    ///
+    /// /// The clicks of the last ten seconds of each visit.
+    /// fn last_clicks(clicks: &DataStream<(u64, String)>) -> DataStream<(u64, String)> {
+    ///     clicks
+    ///         .key_by(|click| click.0)
+    ///         .window(Session::with_gap(minutes(30)))
+    ///         .evictor(TimeEvictor::of(seconds(10)))
+    ///         .apply(|_, _, clicks, out| {
+    ///             clicks.into_iter().for_each(|click| out.emit(click));
+    ///             Ok(())
+    ///         })
+    /// }
+    /// ```
+    ///
+    /// An aggregate has no records that could be thrown out, so the compiler refuses it:
+    ///
+    /// ```compile_fail,E0599
+    /// use stillstream::prelude::*;
+    /// use stillstream::window::TimeEvictor;
+    ///
+    /// fn wrong(clicks: &DataStream<(u64, String)>) -> DataStream<(u64, u64)> {
+    ///     let visits = clicks.key_by(|click| click.0).window(Session::with_gap(minutes(30)));
+    ///     visits.evictor(TimeEvictor::of(seconds(10))).count()
+    /// }
+    /// ```
+    pub fn evictor<E: Evictor<T>>(self, evictor: E) -> EvictingWindowedStream<T, S, Tr, E> {
+        EvictingWindowedStream::new(self, Arc::new(evictor))
+    }
+
     /// Keeps each window for so long (in event time) after it has fired. A record that comes for it within that time makes
     /// it fire again for the record's key, with the record included: readers must let a later result replace an earlier
-    /// one. Without it a window is forgotten when it has fired.
+    /// one. Without it a window is forgotten when it has fired. Windows of processing time and global ones know no late record,
+    /// so it changes nothing for them.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -127,8 +234,8 @@ impl<T: Data, S: KeySelector<T>> WindowedStream<T, S> {
         self
     }
 
-    /// Sends records that come too late for every window of theirs into a side output. Without it they are counted as
-    /// `<operator name>.late` and dropped.
+    /// Sends records that come too late for every window of theirs into a side output. They are counted as
+    /// `<operator name>.late` all the same; without an output they are dropped.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -238,37 +345,16 @@ impl<T: Data, S: KeySelector<T>> WindowedStream<T, S> {
         self.build(Count(PhantomData), emit).name("window.count")
     }
 
-    /// What a [`ProcessWindow`] makes of all records of each key and window. They are all kept until the window fires:
-    /// where a running result is enough, [`aggregate`](Self::aggregate) needs far less memory.
-    ///
-    /// ```
-    /// use stillstream::prelude::*;
-    /// use stillstream::window::{ProcessWindow, TimeWindow};
-    ///
-    /// struct Median;
-    /// impl ProcessWindow for Median {
-    ///     type Key = String;
-    ///     type In = (String, u64);
-    ///     type Out = (String, u64);
-    ///     fn process(
-    ///         &self,
-    ///         shop: &String,
-    ///         _window: TimeWindow,
-    ///         mut sales: Vec<(String, u64)>,
-    ///         out: &mut Collector<(String, u64)>,
-    ///     ) -> Result<()> {
-    ///         sales.sort_by_key(|sale| sale.1);
-    ///         out.emit((shop.clone(), sales[sales.len() / 2].1));
-    ///         Ok(())
-    ///     }
-    /// }
-    ///
-    /// fn medians(sales: &DataStream<(String, u64)>) -> DataStream<(String, u64)> {
-    ///     sales.key_by_ref(|sale| &sale.0).window(Tumbling::of(days(1))).process(Median)
-    /// }
-    /// ```
-    pub fn process<P: ProcessWindow<Key = S::Key, In = T>>(self, function: P) -> DataStream<P::Out> {
-        self.build(Collect(PhantomData), Process(function)).name("window.process")
+    /// The kind of window if one of the operators for the usual cases knows it.
+    fn usual(&self) -> Option<Kind> {
+        match self.windows {
+            Windows::Fixed(kind, TimeDomain::EventTime)
+                if TypeId::of::<Tr>() == TypeId::of::<DefaultTrigger>() =>
+            {
+                Some(kind)
+            }
+            _ => None,
+        }
     }
 
     fn build<A, E>(self, aggregate: A, emit: E) -> DataStream<E::Result>
@@ -276,18 +362,64 @@ impl<T: Data, S: KeySelector<T>> WindowedStream<T, S> {
         A: Aggregate<In = T> + Send + Sync,
         E: Emit<S::Key, A::Out>,
     {
-        let Self { input, kind, settings } = self;
         let (aggregate, emit) = (Arc::new(aggregate), Arc::new(emit));
+        let Some(kind) = self.usual() else { return self.general(Aggregated(aggregate), Plain(emit)) };
+        let (settings, all_in_one) = (self.settings, self.all_in_one);
         let spec = NodeSpec::stateful("window").with_sides(settings.sides.clone());
-        match kind {
-            Kind::Aligned(windows) => input.operator(spec, move |selector| {
+        let results = match kind {
+            Kind::Aligned(windows) => self.input.operator(spec, move |selector| {
                 let (aggregate, emit) = (aggregate.clone(), emit.clone());
                 Ok(AlignedWindows::new(windows, settings.clone(), selector, aggregate, emit))
             }),
-            Kind::Session { gap } => input.operator(spec, move |selector| {
+            Kind::Session { gap } => self.input.operator(spec, move |selector| {
                 let (aggregate, emit) = (aggregate.clone(), emit.clone());
                 Ok(SessionWindows::new(gap, settings.clone(), selector, aggregate, emit))
             }),
-        }
+        };
+        settle(results, all_in_one, true)
     }
+
+    /// Any window, by the operator that knows all of them.
+    fn general<C, F>(self, contents: C, function: F) -> DataStream<F::Out>
+    where
+        C: Contents<T>,
+        F: Function<S::Key, C::Out>,
+    {
+        let Self { input, windows, settings, trigger, all_in_one } = self;
+        if let Err(mistake) = trigger.validate() {
+            input.graph().mistake(mistake);
+        }
+        if windows.merge() && !trigger.can_merge() {
+            input.graph().mistake(format!(
+                "{} cannot be used with session windows, since it does not say what becomes of its state when windows merge: \
+                 use another trigger, or write its `on_merge` and let its `can_merge` return true",
+                std::any::type_name::<Tr>()
+            ));
+        }
+        if windows.merge()
+            && let Some(mistake) = states::mistake_where_windows_merge::<S::Key, C::Out>(&function)
+        {
+            input.graph().mistake(mistake.into());
+        }
+        let needs_watermarks = windows.domain() == Some(TimeDomain::EventTime);
+        let spec = NodeSpec::stateful("window").with_sides(settings.sides.clone());
+        let (contents, function) = (Arc::new(contents), Arc::new(function));
+        let parts = Parts { windows, settings, trigger, contents, function };
+        let results = input.operator(spec, move |selector| Ok(GeneralWindows::new(parts.clone(), selector)));
+        settle(results, all_in_one, needs_watermarks)
+    }
+}
+
+/// Windows over all keys have one key, and so one subtask and one key group; windows of event time do nothing without
+/// watermarks.
+fn settle<R: Data>(results: DataStream<R>, all_in_one: bool, needs_watermarks: bool) -> DataStream<R> {
+    let results = match all_in_one {
+        true => results.set_parallelism(1).set_max_parallelism(1),
+        false => results,
+    };
+    results.change("a window", |node| {
+        if needs_watermarks {
+            node.event_time = EventTimeRole::Needs;
+        }
+    })
 }

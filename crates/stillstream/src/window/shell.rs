@@ -1,4 +1,4 @@
-//! What both window operators share: their settings, their results and late records, and the snapshot.
+//! What all window operators share: their settings, their results and late records, and the snapshot.
 
 use std::sync::Arc;
 
@@ -54,6 +54,8 @@ pub(crate) struct Shell<K, T, R> {
     late: Option<OutputTag<T>>,
     late_count: u64,
     late_name: String,
+    in_no_window_count: u64,
+    in_no_window_name: String,
     counters: Arc<Counters>,
     sides: SideCollectors,
     results: Collector<R>,
@@ -73,6 +75,8 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
             late: settings.late,
             late_count: 0,
             late_name: format!("{}.late", context.name),
+            in_no_window_count: 0,
+            in_no_window_name: format!("{}.in_no_window", context.name),
             counters: context.counters.clone(),
             sides: settings.sides.open(),
             results: Collector::default(),
@@ -103,15 +107,23 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
         now > i64::MIN && last <= now
     }
 
-    /// A record whose windows are all forgotten.
+    /// A record whose windows are all forgotten: counted, and emitted into the late output if there is one.
     pub fn late(&mut self, value: T, time: i64) -> Result<()> {
+        self.late_count += 1;
         match &self.late {
             Some(tag) => self.sides.emit(tag, value, Some(time)),
-            None => {
-                self.late_count += 1;
-                Ok(())
-            }
+            None => Ok(()),
         }
+    }
+
+    /// A record between two windows: the slide is above the size.
+    pub fn in_no_window(&mut self) {
+        self.in_no_window_count += 1;
+    }
+
+    /// What a window function emits into.
+    pub fn outputs(&mut self) -> (&mut Collector<R>, &mut SideCollectors) {
+        (&mut self.results, &mut self.sides)
     }
 
     #[inline(always)]
@@ -131,6 +143,7 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
         self.results.flush(out);
         self.sides.flush(out);
         self.counters.add(&self.late_name, std::mem::take(&mut self.late_count));
+        self.counters.add(&self.in_no_window_name, std::mem::take(&mut self.in_no_window_count));
     }
 
     pub fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
@@ -152,13 +165,17 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
 pub(crate) fn check_times(records: usize, times: &[i64]) -> Result<()> {
     match records == times.len() {
         true => Ok(()),
-        false => Err(Error::new(
-            ErrorKind::Plan,
-            "the records have no event time, so no window can hold them: add \
-             `.watermarks(WatermarkStrategy::bounded_out_of_orderness(..).timestamp(|record| ..))` to the stream before \
-             `key_by`",
-        )),
+        false => Err(no_times()),
     }
+}
+
+pub(crate) fn no_times() -> Error {
+    Error::new(
+        ErrorKind::Plan,
+        "the records have no event time, so no window can hold them: add \
+         `.watermarks(WatermarkStrategy::bounded_out_of_orderness(..).timestamp(|record| ..))` to the stream before \
+         `key_by`",
+    )
 }
 
 /// The operator is used before it was opened: a mistake of the runtime, not of the job.
@@ -173,6 +190,11 @@ pub(crate) struct Passing(Option<Timestamp>);
 impl Passing {
     pub fn hold(&mut self, watermark: Timestamp) {
         self.0 = self.0.max(Some(watermark));
+    }
+
+    /// Whether there is one to pass on.
+    pub fn holds(&self) -> bool {
+        self.0.is_some()
     }
 
     pub fn release(&mut self, out: &mut Output) {

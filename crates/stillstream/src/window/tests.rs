@@ -337,15 +337,26 @@ fn a_large_window_fires_in_slices_and_passes_the_watermark_on_only_after_the_las
 }
 
 #[test]
-fn late_records_without_a_late_output_are_counted() {
-    for kind in [KINDS[0], KINDS[4]] {
+fn late_records_are_counted_whether_or_not_there_is_a_late_output() {
+    for (kind, late) in [(KINDS[0], None), (KINDS[4], None), (KINDS[0], Some(LATE)), (KINDS[4], Some(LATE))] {
         let mut context = OpenContext::for_test("per hour", 0, 1);
-        let mut operator = operator(kind, 0, None);
+        let mut operator = operator(kind, 0, late);
         operator.open(&mut context).unwrap();
         watermark(&mut *operator, 100);
-        assert_eq!(process(&mut *operator, &[("a".into(), 5), ("b".into(), 7)]), (vec![], vec![]));
+        let (results, side) = process(&mut *operator, &[("a".into(), 5), ("b".into(), 7)]);
+        assert_eq!((results.len(), side.len()), (0, if late.is_some() { 2 } else { 0 }));
         assert_eq!(context.counters.all().get("per hour.late"), Some(&2));
     }
+}
+
+#[test]
+fn records_between_two_windows_are_counted() {
+    let mut context = OpenContext::for_test("per hour", 0, 1);
+    let mut operator = operator(KINDS[3], 0, None);
+    operator.open(&mut context).unwrap();
+    process(&mut *operator, &[("a".into(), 0), ("a".into(), 5), ("b".into(), 8), ("b".into(), 9)]);
+    assert_eq!(context.counters.all().get("per hour.in_no_window"), Some(&2));
+    assert_eq!(watermark(&mut *operator, 100).len(), 2);
 }
 
 #[test]
@@ -371,11 +382,12 @@ fn reduce_folds_and_merges() {
 
 #[test]
 fn a_window_of_less_than_a_millisecond_is_a_mistake_of_the_plan() {
-    for kind in [
-        assigner::Assigner::kind(&Tumbling::of(Duration::from_micros(5))),
-        assigner::Assigner::kind(&Sliding::of(Duration::from_secs(1), Duration::ZERO)),
-        assigner::Assigner::kind(&Session::with_gap(Duration::ZERO)),
-    ] {
-        assert!(kind.unwrap_err().contains("at least 1"));
+    let windows: [std::result::Result<Windows<u64>, String>; 3] = [
+        assigner::Assigner::windows(Tumbling::of(Duration::from_micros(5))),
+        assigner::Assigner::windows(Sliding::of(Duration::from_secs(1), Duration::ZERO)),
+        assigner::Assigner::windows(Session::with_gap(Duration::ZERO)),
+    ];
+    for mistake in windows {
+        assert!(mistake.unwrap_err().contains("at least 1"));
     }
 }

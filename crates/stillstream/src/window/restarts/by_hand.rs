@@ -7,17 +7,18 @@ use stillstream_runtime::exchange::OwnedKey;
 use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::testing::redistribute;
 use stillstream_runtime::{Batch, Emission, OpenContext, Operator, Output};
-use stillstream_state::{Aggregate, Key, MemorySnapshotStore};
+use stillstream_state::{Aggregate, Key, MemorySnapshotStore, TimeDomain};
 use stillstream_types::{CheckpointId, KeyGroups, KeyHash, OperatorSubtaskState, Result, Timestamp};
 
 use crate::collector::Collector;
 use crate::side_output::{OutputTag, Sides};
 use crate::window::aligned::AlignedWindows;
-use crate::window::assigner::Kind;
-use crate::window::process::{Collect, Process};
+use crate::window::assigner::{Kind, Windows};
+use crate::window::general::{Aggregated, GeneralWindows, Listed, Parts};
+use crate::window::process::{Apply, Collect, Plain};
 use crate::window::session::SessionWindows;
 use crate::window::shell::Settings;
-use crate::window::{ProcessWindow, TimeWindow, With};
+use crate::window::{EventTimeTrigger, TimeWindow, With};
 
 /// Key, value, time.
 pub(super) type Record = (u32, u64, i64);
@@ -48,23 +49,11 @@ impl Aggregate for Sum {
     }
 }
 
-struct SumOfAll;
-
-impl ProcessWindow for SumOfAll {
-    type Key = u32;
-    type In = Record;
-    type Out = Fired;
-    fn process(
-        &self,
-        key: &u32,
-        window: TimeWindow,
-        records: Vec<Record>,
-        out: &mut Collector<Fired>,
-    ) -> Result<()> {
-        let (start, end) = (window.start.as_millis(), window.end.as_millis());
-        out.emit((*key, start, end, records.len() as u64, records.iter().map(|record| record.1).sum()));
-        Ok(())
-    }
+/// Keeps all records and adds them up when the window fires.
+fn sum_of_all(key: &u32, window: TimeWindow, records: Vec<Record>, out: &mut Collector<Fired>) -> Result<()> {
+    let (start, end) = (window.start.as_millis(), window.end.as_millis());
+    out.emit((*key, start, end, records.len() as u64, records.iter().map(|record| record.1).sum()));
+    Ok(())
 }
 
 /// What the operator under test is.
@@ -75,6 +64,26 @@ pub(super) struct Setup {
     /// Keeps all records, or only sums.
     pub keep_all: bool,
     pub late_output: bool,
+    /// The operator that knows all windows, in place of the one for this kind.
+    pub general: bool,
+}
+
+/// The same window by the operator that knows all of them.
+fn general(setup: Setup, settings: Settings<Record>, selector: Arc<Selector>) -> Box<dyn Operator> {
+    let windows = Windows::Fixed(setup.kind, TimeDomain::EventTime);
+    let trigger = Arc::new(EventTimeTrigger::create());
+    let emit = |key: &u32, window: TimeWindow, (n, sum): (u64, u64)| {
+        Some((*key, window.start.as_millis(), window.end.as_millis(), n, sum))
+    };
+    if setup.keep_all {
+        let contents = Arc::new(Listed(PhantomData));
+        let function = Arc::new(Plain(Arc::new(Apply(sum_of_all, PhantomData))));
+        let parts = Parts { windows, settings, trigger, contents, function };
+        return Box::new(GeneralWindows::new(parts, selector));
+    }
+    let contents = Arc::new(Aggregated(Arc::new(Sum)));
+    let function = Arc::new(Plain(Arc::new(With(emit, PhantomData))));
+    Box::new(GeneralWindows::new(Parts { windows, settings, trigger, contents, function }, selector))
 }
 
 fn boxed(setup: Setup) -> Box<dyn Operator> {
@@ -88,8 +97,11 @@ fn boxed(setup: Setup) -> Box<dyn Operator> {
         Some((*key, window.start.as_millis(), window.end.as_millis(), n, sum))
     };
     let emit = Arc::new(With(emit, PhantomData));
+    if setup.general {
+        return general(setup, settings, selector);
+    }
     if setup.keep_all {
-        let (collect, emit) = (Arc::new(Collect(PhantomData)), Arc::new(Process(SumOfAll)));
+        let (collect, emit) = (Arc::new(Collect(PhantomData)), Arc::new(Apply(sum_of_all, PhantomData)));
         return match setup.kind {
             Kind::Aligned(windows) => {
                 Box::new(AlignedWindows::new(windows, settings, selector, collect, emit))

@@ -4,7 +4,7 @@ use crate::window::assigner::{Aligned, Kind};
 const TEN: Kind = Kind::Aligned(Aligned { size: 10, slide: 10, offset: 0 });
 
 fn setup(kind: Kind, lateness: i64) -> Setup {
-    Setup { kind, lateness, keep_all: false, late_output: false }
+    Setup { kind, lateness, keep_all: false, late_output: false, general: false }
 }
 
 #[test]

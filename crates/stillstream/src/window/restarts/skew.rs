@@ -42,7 +42,7 @@ type Outcome = (BTreeMap<(u32, i64), u64>, u64);
 
 /// Runs the job, with a restart before batch `restart.0` at parallelism `restart.1`.
 fn run(kind: Kind, restart: Option<(usize, u32)>) -> Outcome {
-    let setup = Setup { kind, lateness: 0, keep_all: false, late_output: false };
+    let setup = Setup { kind, lateness: 0, keep_all: false, late_output: false, general: false };
     let (mut splits, mut windows) = (open(&[]), ByHand::open(setup, 4, &[]));
     let mut random = Random::new(7);
     let mut sums = BTreeMap::new();
