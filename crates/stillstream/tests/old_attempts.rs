@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use paced::Paced;
 use stillstream::connect::{
-    Prepared, Sink, SinkContext, SinkWriter, SourceContext, SplitReader, SplitSource,
+    Committer, Prepared, Sink, SinkContext, SinkWriter, SourceContext, SplitReader, SplitSource,
 };
 use stillstream::prelude::*;
 use stillstream::{Batch, SourceStatus};
@@ -45,6 +45,18 @@ impl Sink<u64> for TwoPhase {
         let (server, attempt) = (self.0.clone(), context.generation);
         Ok(Box::new(Writer { server, attempt, records: Vec::new() }))
     }
+
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<Self::Committable>>> {
+        let server = self.0.clone();
+        Ok(Box::new(move |(name, checkpoint, records): &Self::Committable| {
+            let mut state = server.0.lock().unwrap();
+            // one that is gone was committed before
+            if state.prepared.remove(&(name.clone(), *checkpoint)) {
+                state.committed.extend(records);
+            }
+            Ok(())
+        }))
+    }
 }
 
 impl SinkWriter<u64, (String, u64, Vec<u64>)> for Writer {
@@ -73,15 +85,6 @@ impl SinkWriter<u64, (String, u64, Vec<u64>)> for Writer {
             Ok(())
         };
         Ok(Some(Prepared { committable, make_durable: Some(Box::new(make_durable)) }))
-    }
-
-    fn commit(&mut self, (name, checkpoint, records): &(String, u64, Vec<u64>)) -> Result<()> {
-        let mut state = self.server.0.lock().unwrap();
-        // one that is gone was committed before
-        if state.prepared.remove(&(name.clone(), *checkpoint)) {
-            state.committed.extend(records);
-        }
-        Ok(())
     }
 
     fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {

@@ -50,7 +50,7 @@ pub use settings::{
 use crate::catch::catch_on_thread;
 use crate::clock::{Clock, SystemClock};
 use crate::flow::FlowLimits;
-use crate::metrics::{Counters, WorkerMetrics};
+use crate::metrics::Counters;
 use crate::plan::{Physical, Plan};
 use crate::shared::{Alignment, ReportSink};
 use crate::snapshot_pool::{SnapshotPool, SnapshotStores};
