@@ -38,6 +38,8 @@ pub mod cleanup;
 pub mod conformance;
 pub mod error;
 mod frame;
+mod identity;
+mod job_lock;
 pub mod lease;
 pub mod local;
 pub mod location;

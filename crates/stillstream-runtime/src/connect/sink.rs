@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use stillstream_state::Data;
-use stillstream_types::{CheckpointId, OperatorId, Result, SubtaskIndex};
+use stillstream_types::file_access::FileAccess;
+use stillstream_types::{CheckpointId, JobId, OperatorId, Result, SubtaskIndex};
 
 use crate::batch::Batch;
 use crate::clock::Clock;
@@ -104,6 +105,10 @@ pub struct SinkContext {
     pub subtask: SubtaskIndex,
     /// How many there are.
     pub parallelism: u32,
+    /// The job: two jobs that write to one place are told apart by it.
+    pub job: JobId,
+    /// Who may read the files that the sink makes.
+    pub file_access: FileAccess,
     /// Grows with every attempt to run the job: makes names of transactions and temporary files unique.
     pub generation: u64,
     /// Whether the job takes checkpoints; without them everything is committed at the end.
@@ -125,6 +130,8 @@ impl SinkContext {
             operator: context.operator,
             subtask: context.subtask,
             parallelism: context.parallelism,
+            job: context.job,
+            file_access: context.file_access,
             generation: context.generation,
             checkpointing: context.checkpointing,
             restored_checkpoint: context.restored_checkpoint,
@@ -142,6 +149,8 @@ impl SinkContext {
             operator: OperatorId::from_uid(name),
             subtask: SubtaskIndex(subtask),
             parallelism,
+            job: JobId::from_name("by hand"),
+            file_access: FileAccess::default(),
             generation: 1,
             checkpointing: true,
             restored_checkpoint: None,

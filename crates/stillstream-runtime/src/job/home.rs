@@ -34,6 +34,8 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     }
     /// "Not found" is success.
     fn discard(&self, target: &DiscardTarget) -> Result<(), String>;
+    /// When nobody writes any more: deletes what no checkpoint that stays names.
+    fn tidy(&self) {}
     /// For messages: where it is.
     fn describe(&self) -> String;
     /// Gives the claim up: from here on nothing is written, and another start may claim the job.
@@ -142,9 +144,16 @@ impl CheckpointHome for StorageHome {
             return RegisterOutcome::Failed("the job has ended and given up its claim".into());
         };
         if expected.as_ref() != Some(lease.record()) {
-            return RegisterOutcome::Unknown(
-                "the register holds another record than the coordinator expects".into(),
-            );
+            // what the lease knows may be older than a write whose outcome was found out by reading
+            match lease.refresh() {
+                Ok(found) if expected.as_ref() == Some(found) => {}
+                Ok(_) => {
+                    let text = "the register holds another record than the coordinator expects";
+                    return RegisterOutcome::Unknown(text.into());
+                }
+                Err(StorageError::Fenced { found, .. }) => return RegisterOutcome::Fenced(found),
+                Err(error) => return RegisterOutcome::Unknown(error.to_string()),
+            }
         }
         match lease.replace(&record) {
             Ok(_) => RegisterOutcome::Written,
@@ -155,9 +164,21 @@ impl CheckpointHome for StorageHome {
     }
 
     fn read_register(&self) -> Result<Option<RegisterRecord>, String> {
-        // the lease reloads before its next write when it is unsure; reading through it keeps the two in step
-        let loaded = self.storage.load_register().map_err(|error| error.to_string())?;
-        Ok(loaded.map(|loaded| loaded.record))
+        let mut lease = self.lease.lock();
+        let Some(lease) = lease.as_mut() else {
+            return Err("the job has ended and given up its claim".into());
+        };
+        // reading through the lease keeps the two in step
+        match lease.refresh() {
+            Ok(record) => Ok(Some(record.clone())),
+            Err(StorageError::RegisterMissing { .. }) => Ok(None),
+            // the coordinator sees by the record that it is another one's
+            Err(StorageError::Fenced { .. }) => {
+                let loaded = self.storage.load_register().map_err(|error| error.to_string())?;
+                Ok(loaded.map(|loaded| loaded.record))
+            }
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn list_directories(&self) -> Vec<String> {
@@ -211,6 +232,15 @@ impl CheckpointHome for StorageHome {
         match report.failed.first() {
             None => Ok(()),
             Some(error) => Err(error.to_string()),
+        }
+    }
+
+    fn tidy(&self) {
+        let lease = self.lease.lock();
+        let Some(lease) = lease.as_ref() else { return };
+        let report = self.storage.sweep_orphans(lease.record(), lease.generation());
+        for text in report.left.iter().cloned().chain(report.files.failed.iter().map(ToString::to_string)) {
+            tracing::warn!("left in {} at the job's end: {text}", self.storage.display());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Keys that Flink does not have.
 
-use super::super::choice::ProgressMode;
+use super::super::choice::{FileAccess, ProgressMode};
 use super::super::value::Kind;
 use super::{Row, option};
 
@@ -10,6 +10,13 @@ pub(super) const ROWS: &[Row] = &[
         Kind::Boolean,
         "false",
         "ignore the checkpoints that the job already has and start empty; without it a job never starts empty by itself",
+    ),
+    option(
+        "stillstream.files.access",
+        Kind::Choice(FileAccess::NAMES),
+        "owner",
+        "who may read checkpoints, the register and the output of file sinks: owner (0600, folders 0700), group (0640, 0750), \
+         everyone (0644, 0755), umask (what the umask leaves)",
     ),
     option(
         "stillstream.flow.records-in-flight",
