@@ -136,7 +136,9 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         file_access: settings.file_access,
         checkpointing: settings.checkpoint.interval.is_some(),
         asynchronous_snapshots: settings.backend.asynchronous(),
-        incremental_checkpoints: settings.incremental_checkpoints,
+        // the memory of the JobManager keeps no files that a later checkpoint could name
+        incremental_checkpoints: settings.incremental_checkpoints
+            && !matches!(settings.backend, StateBackend::Memory { .. }),
         rocksdb: settings.backend.rocksdb(&JobId::from_name(&settings.name).to_string()),
         records_in_flight: settings.records_in_flight,
         turn: TurnLimits::new(settings.budget, settings.buffer_timeout),

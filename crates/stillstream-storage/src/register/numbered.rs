@@ -168,7 +168,10 @@ impl Register for NumberedRegister {
     }
 
     fn compare_and_set(&self, expected: Option<&Version>, new: &RegisterRecord) -> Result<Version, CasError> {
-        let conflict = |number| CasError::Conflict(Version::numbered(number, None));
+        let conflict = |number| match self.written_by(number) {
+            Ok(write) => CasError::Conflict(Version::numbered(number, write)),
+            Err(error) => CasError::Storage(error),
+        };
         let known = expected.and_then(|version| version.write);
         let expected = expected.map_or(0, |version| version.number);
         let highest = self.numbers()?.first().copied().unwrap_or(0);
