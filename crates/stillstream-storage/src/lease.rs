@@ -333,6 +333,8 @@ fn refuse_roll_back(
         return Err(StorageError::RegisterMissing { looked_at, found });
     };
     let newest = record.completed.last().map_or(0, |completed| completed.id.0);
+    // the note says by itself that no version is missing
+    let is_newest = matches!(noted, Noted::Version(number) if number > 0 && number == version.number);
     let mut found = Vec::new();
     if let Noted::Version(number) = noted
         && number > version.number
@@ -349,7 +351,8 @@ fn refuse_roll_back(
         }
         let Ok(metadata) = storage.read_metadata(&path) else { continue };
         let place = storage.store().display(&storage.key(&path));
-        let unknown = metadata.id > record.last_checkpoint_id || metadata.generation > record.generation;
+        let unknown = metadata.id > record.last_checkpoint_id
+            || !is_newest && metadata.generation > record.generation;
         match unknown && damaged.is_empty() {
             true => found.push(format!("`{place}` is a whole checkpoint of generation {}", metadata.generation)),
             false if !found.is_empty() => found.push(format!("`{place}` is a whole checkpoint")),
