@@ -148,7 +148,11 @@ fn a_vanished_or_foreign_record_is_never_overwritten() {
         let mut register = completing();
         unknown(&mut register);
         let generation = found.generation;
-        assert_eq!(register.on_read(Ok(Some(found)), NOW), Settled::Fenced(generation), "another one writes it");
+        assert_eq!(
+            register.on_read(Ok(Some(found)), NOW),
+            Settled::Fenced(generation),
+            "another one writes it"
+        );
     }
 }
 

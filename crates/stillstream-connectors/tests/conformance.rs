@@ -125,8 +125,7 @@ impl SinkTarget for Folder {
     fn left_overs(&self) -> Vec<String> {
         let names = fs::read_dir(self.root.path().join("out")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        // notes of what was committed stay: a checkpoint that a person keeps may ask for a commit once more
-        names.filter(|name| !name.starts_with("part-") && !name.starts_with(".committed-")).collect()
+        names.filter(|name| !name.starts_with("part-")).collect()
     }
 }
 

@@ -159,11 +159,7 @@ fn csv_parts_begin_with_a_header_each_and_lines_have_none() {
         fs::read_to_string(folder.path().join(name)).unwrap()
     };
     assert_eq!(read("-2-1-0.csv"), "carrier,delayed\nU0,0\nU1,1\n");
-    assert_eq!(
-        read("-2-1-1.csv"),
-        "carrier,delayed\nU0,0\n",
-        "a second run in the same folder adds to it"
-    );
+    assert_eq!(read("-2-1-1.csv"), "carrier,delayed\nU0,0\n", "a second run in the same folder adds to it");
     assert_eq!(read("-2-1-2.csv"), "carrier,delayed\nU1,1\n");
     assert_eq!(parts(folder.path()).len(), 3);
 }
@@ -209,8 +205,10 @@ fn sinks_and_jobs_that_share_a_folder_neither_overwrite_nor_clean_up_each_other(
         lines_writer(folder.path(), job, uid, 9).recovered(Some(CheckpointId(1))).unwrap();
     }
     waiting.iter_mut().for_each(|(writer, committable)| writer.commit(committable).unwrap());
-    let mut lines: Vec<String> =
-        parts(folder.path()).iter().map(|name| fs::read_to_string(folder.path().join(name)).unwrap()).collect();
+    let mut lines: Vec<String> = parts(folder.path())
+        .iter()
+        .map(|name| fs::read_to_string(folder.path().join(name)).unwrap())
+        .collect();
     lines.sort();
     assert_eq!(lines, ["first a\n", "first b\n", "second a\n"]);
 }

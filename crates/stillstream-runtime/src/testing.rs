@@ -5,8 +5,8 @@ use std::sync::Arc;
 use stillstream_state::MemorySnapshotStore;
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{
-    CheckpointId, JobId, KeyGroups, OperatorId, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState,
-    RedistributionMode, SubtaskIndex, Timestamp,
+    CheckpointId, JobId, KeyGroups, OperatorId, OperatorStateEntry, OperatorStateHandle,
+    OperatorSubtaskState, RedistributionMode, SubtaskIndex, Timestamp,
 };
 
 use crate::batch::AnyBatch;

@@ -144,8 +144,12 @@ impl JobStorage {
     /// deletions fail. A [claim](Self::claim) does the same; this is for processes that write state under the claim of another.
     ///
     /// # Errors
-    /// If it is not there and cannot be made.
+    /// [`StorageError::RegisterMissing`] if nobody has claimed it there.
     pub fn hold(&self) -> Result<(), StorageError> {
+        if self.register.head()?.is_none() {
+            let (looked_at, found) = (self.register.display(), "a process that works for it".into());
+            return Err(StorageError::RegisterMissing { looked_at, found });
+        }
         self.store().local_folder(&self.streams.anchor).map(drop)
     }
 
@@ -284,6 +288,7 @@ impl JobStorage {
 pub(crate) fn checkpoint_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("chk-")?;
     // `parse` alone would take `+5` and `05`, which nobody writes
-    let plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    let plain =
+        digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     plain.then(|| digits.parse().ok())?
 }

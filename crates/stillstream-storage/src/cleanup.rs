@@ -120,7 +120,9 @@ impl JobStorage {
                 Ok(()) => self.delete(&self.key(path), &mut report),
                 Err(error) => report.failed.push(error),
             }
-            dirs.extend(path.split_once('/').map(|(dir, _)| dir).filter(|dir| checkpoint_number(dir).is_some()));
+            dirs.extend(
+                path.split_once('/').map(|(dir, _)| dir).filter(|dir| checkpoint_number(dir).is_some()),
+            );
         }
         for dir in dirs {
             // a writer whose folder goes while it begins makes it again

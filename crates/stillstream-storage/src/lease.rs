@@ -50,15 +50,7 @@ impl Lease {
             match register.compare_and_set(expected.as_ref(), &record) {
                 Ok(version) => {
                     note(&mut lock, &version);
-                    return Ok(Self {
-                        register,
-                        record,
-                        version,
-                        unsure: false,
-                        previous,
-                        writer,
-                        lock,
-                    });
+                    return Ok(Self { register, record, version, unsure: false, previous, writer, lock });
                 }
                 // also when our own write may have happened: the next round claims a generation above it
                 Err(CasError::Conflict(_) | CasError::Indeterminate(_)) => {}
@@ -97,15 +89,7 @@ impl Lease {
             match register.compare_and_set(expected.as_ref(), &record) {
                 Ok(version) => {
                     note(&mut lock, &version);
-                    return Ok(Self {
-                        register,
-                        record,
-                        version,
-                        unsure: false,
-                        previous,
-                        writer,
-                        lock,
-                    });
+                    return Ok(Self { register, record, version, unsure: false, previous, writer, lock });
                 }
                 Err(CasError::Conflict(_) | CasError::Indeterminate(_)) => {}
                 Err(CasError::Storage(error)) => return Err(error),
@@ -351,10 +335,12 @@ fn refuse_roll_back(
         }
         let Ok(metadata) = storage.read_metadata(&path) else { continue };
         let place = storage.store().display(&storage.key(&path));
-        let unknown = metadata.id > record.last_checkpoint_id
-            || !is_newest && metadata.generation > record.generation;
+        let unknown =
+            metadata.id > record.last_checkpoint_id || !is_newest && metadata.generation > record.generation;
         match unknown && damaged.is_empty() {
-            true => found.push(format!("`{place}` is a whole checkpoint of generation {}", metadata.generation)),
+            true => {
+                found.push(format!("`{place}` is a whole checkpoint of generation {}", metadata.generation))
+            }
             false if !found.is_empty() => found.push(format!("`{place}` is a whole checkpoint")),
             false if record.outcome != JobOutcome::Running => {}
             false => tracing::warn!(
@@ -366,7 +352,8 @@ fn refuse_roll_back(
     if found.is_empty() {
         return Ok(());
     }
-    let newest = record.completed.last().map_or("no checkpoint".into(), |newest| format!("checkpoint {}", newest.id));
+    let newest =
+        record.completed.last().map_or("no checkpoint".into(), |newest| format!("checkpoint {}", newest.id));
     let register = format!("version {version}, which names {newest} of generation {}", record.generation);
     Err(StorageError::RegisterBehind { looked_at, register, found: found.join(", and ") })
 }

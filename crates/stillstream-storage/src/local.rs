@@ -11,8 +11,8 @@ use std::fmt::Debug;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use stillstream_types::file_access::FileAccess;
 
@@ -109,7 +109,16 @@ impl LocalStore {
         let write_buffer = options.write_buffer.max(1).next_multiple_of(4096);
         let (tag, spare, next_temp) = (options.process_tag, Spare::default(), AtomicU64::new(0));
         let access = options.file_access;
-        Self(Arc::new(Inner { root, write_buffer, spare, tag, next_temp, access, hook, places: Mutex::default() }))
+        Self(Arc::new(Inner {
+            root,
+            write_buffer,
+            spare,
+            tag,
+            next_temp,
+            access,
+            hook,
+            places: Mutex::default(),
+        }))
     }
 
     fn path(&self, key: &str) -> Result<PathBuf, StorageError> {

@@ -10,8 +10,7 @@ use stillstream_storage::conformance::{sample_metadata, sample_record};
 use stillstream_storage::local::{DiskHook, DiskStep};
 use stillstream_storage::register::NumberedRegister;
 use stillstream_storage::{
-    CasError, CheckpointStorage, JobStorage, Lease, LocalStore, Register, StorageError,
-    StorageOptions,
+    CasError, CheckpointStorage, JobStorage, Lease, LocalStore, Register, StorageError, StorageOptions,
 };
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::streams::SnapshotStore;
@@ -55,10 +54,8 @@ impl Place {
 
     fn versions_of(&self, job: &JobStorage) -> Vec<PathBuf> {
         let dir = self.dir.path().join(job.id().to_string());
-        let mut found: Vec<_> = fs::read_dir(dir.join("register"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
+        let mut found: Vec<_> =
+            fs::read_dir(dir.join("register")).unwrap().map(|entry| entry.unwrap().path()).collect();
         found.sort();
         found
     }
@@ -322,7 +319,10 @@ fn a_checkpoint_that_the_register_cannot_know_is_an_error_also_without_a_lock_fi
     let error = job.claim("flights").unwrap_err();
     assert!(matches!(error, StorageError::RegisterBehind { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.contains("names checkpoint 1") && text.contains("chk-2` is a whole checkpoint of generation 2"), "{text}");
+    assert!(
+        text.contains("names checkpoint 1") && text.contains("chk-2` is a whole checkpoint of generation 2"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -549,9 +549,11 @@ fn what_is_written_is_readable_for_its_owner_alone_unless_an_option_says_otherwi
             }
         }
     }
-    for (file_access, file, folder) in [(FileAccess::Owner, 0o600, 0o700), (FileAccess::Group, 0o640, 0o750)] {
+    for (file_access, file, folder) in [(FileAccess::Owner, 0o600, 0o700), (FileAccess::Group, 0o640, 0o750)]
+    {
         let place = Place::new();
-        let job = place.job_with(StorageOptions { file_access, inline_threshold: 0, ..StorageOptions::default() });
+        let job =
+            place.job_with(StorageOptions { file_access, inline_threshold: 0, ..StorageOptions::default() });
         let mut lease = job.claim("flights").unwrap();
         job.snapshot_store(CheckpointId(1), "0-0").create_shared("state").unwrap().finish().unwrap();
         complete(&job, &mut lease, 1).unwrap();

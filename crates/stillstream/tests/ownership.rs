@@ -134,7 +134,10 @@ fn a_finished_job_leaves_no_empty_folder_of_checkpoints_that_failed() {
     env.set_tolerable_checkpoint_failures(1000);
     let n = env.from_source("n", Generator::new(600, |n| n).records_per_second(1000.0)).uid("n");
     n.sink_to("declines", Declining).uid("declines");
-    n.rebalance().map(|n| n).sink_to("other", Gated(Arc::new((Mutex::new(true), Condvar::new())))).uid("other");
+    n.rebalance()
+        .map(|n| n)
+        .sink_to("other", Gated(Arc::new((Mutex::new(true), Condvar::new()))))
+        .uid("other");
     let result = env.execute("empty").unwrap();
     assert!(result.checkpoints.completed > 0, "{result}");
     assert_eq!(left(dir.path()), Vec::<String>::new());
@@ -190,9 +193,9 @@ fn a_snapshot_to_start_from_is_not_passed_over_when_the_job_has_checkpoints_of_i
     let dir = tempfile::tempdir().unwrap();
     failing(dir.path(), None, false, true).unwrap_err();
     let job = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
-    let numbers = fs::read_dir(&job).unwrap().filter_map(|entry| {
-        entry.unwrap().file_name().to_str()?.strip_prefix("chk-")?.parse::<u64>().ok()
-    });
+    let numbers = fs::read_dir(&job)
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_prefix("chk-")?.parse::<u64>().ok());
     let numbers: BTreeSet<u64> = numbers.collect();
     let (first, newest) = (numbers.first().unwrap(), numbers.last().unwrap());
     assert!(first < newest, "{numbers:?}");
@@ -264,8 +267,8 @@ fn incremental_checkpoints_in_files_are_followed_by_checkpoints_in_memory() {
     wait_for("five checkpoints in files", || completed(&job) >= 5);
     end(job);
     let newest = newest_below(dir.path());
-    // of the job itself, and of another one that begins from its checkpoint
-    for from in [None, Some(newest)] {
+    // of another job that begins from its checkpoint, and of the job itself
+    for from in [Some(newest), None] {
         let job = start(true, from);
         wait_for("five checkpoints in memory", || {
             let statistics = job.checkpoint_statistics();
@@ -300,7 +303,9 @@ fn lines(out: &Path) -> Vec<u64> {
     let parts = fs::read_dir(out).into_iter().flatten().map(|entry| entry.unwrap().path());
     let parts = parts.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("part-"));
     let mut lines: Vec<u64> = parts
-        .flat_map(|path| fs::read_to_string(path).unwrap().lines().map(|n| n.parse().unwrap()).collect::<Vec<_>>())
+        .flat_map(|path| {
+            fs::read_to_string(path).unwrap().lines().map(|n| n.parse().unwrap()).collect::<Vec<_>>()
+        })
         .collect();
     lines.sort_unstable();
     lines
@@ -326,7 +331,9 @@ fn a_job_with_the_same_output_folder_takes_nothing_away_from_another_one() {
     let start = |name: &str, numbers: std::ops::Range<u64>, gate: &Gated| {
         let env = environment(&ck);
         let (first, count) = (numbers.start, numbers.end - numbers.start);
-        let n = env.from_source("n", Generator::new(count, move |n| first + n).records_per_second(1000.0)).uid("n");
+        let n = env
+            .from_source("n", Generator::new(count, move |n| first + n).records_per_second(1000.0))
+            .uid("n");
         n.sink_to("out", FileSink::lines(&out)).uid("out");
         n.sink_to("gated", gate.clone()).uid("gated");
         env.execute_async(name).unwrap()

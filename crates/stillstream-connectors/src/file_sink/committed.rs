@@ -6,7 +6,8 @@
 //! the rename. It says that everything which this subtask of this attempt prepared up to this checkpoint may have been renamed.
 //! So a part that is neither staged nor in place was committed if there is such a mark, and is lost if there is none.
 //!
-//! A writer has one mark, which is renamed as it goes on. Marks of attempts long gone are removed when a job starts.
+//! A writer has one mark, which is renamed as it goes on. Marks of attempts long gone are removed when a job starts, and all of
+//! them when it has finished.
 
 use std::fs;
 use std::io;
@@ -35,9 +36,13 @@ impl Mark {
         format!("{}-{}-{}", self.generation, self.subtask, self.checkpoint)
     }
 
+    /// Whether a subtask looks after it.
+    fn is_of(self, subtask: u32, parallelism: u32) -> bool {
+        self.subtask % parallelism.max(1) == subtask
+    }
+
     fn parse(name: &str) -> Option<Self> {
-        let [generation, subtask, checkpoint] =
-            name.splitn(3, '-').collect::<Vec<_>>().try_into().ok()?;
+        let [generation, subtask, checkpoint] = name.splitn(3, '-').collect::<Vec<_>>().try_into().ok()?;
         Some(Self {
             generation: generation.parse().ok()?,
             subtask: subtask.parse().ok()?,
@@ -63,13 +68,16 @@ impl Committed {
     /// Notes that `part`, which was prepared for `checkpoint`, is about to be renamed.
     pub fn note(&mut self, part: Part, checkpoint: u64) -> Result<(), ConnectorError> {
         let mark = Mark { generation: part.generation, subtask: part.subtask, checkpoint };
-        let mine = self.made.iter_mut().find(|m| (m.generation, m.subtask) == (mark.generation, mark.subtask));
+        let mine =
+            self.made.iter_mut().find(|m| (m.generation, m.subtask) == (mark.generation, mark.subtask));
         match mine {
             Some(old) if old.checkpoint >= checkpoint => return Ok(()),
             Some(old) => {
                 let (from, to) = (self.folder.join(old.name()), self.folder.join(mark.name()));
                 match fs::rename(&from, &to) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => make(&self.folder, &to, self.access)?,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        make(&self.folder, &to, self.access)?
+                    }
                     renamed => renamed.map_err(ConnectorError::write(&to))?,
                 }
                 *old = mark;
@@ -85,7 +93,8 @@ impl Committed {
     /// Whether `part`, which was prepared for `checkpoint` and is nowhere, was committed.
     pub fn knows(&self, part: Part, checkpoint: u64) -> Result<bool, ConnectorError> {
         let covers = |mark: Mark| {
-            (mark.generation, mark.subtask) == (part.generation, part.subtask) && mark.checkpoint >= checkpoint
+            (mark.generation, mark.subtask) == (part.generation, part.subtask)
+                && mark.checkpoint >= checkpoint
         };
         Ok(names(&self.folder)?.iter().filter_map(|name| Mark::parse(name)).any(covers))
     }
@@ -97,12 +106,23 @@ impl Committed {
         generations.sort_unstable_by(|a, b| b.cmp(a));
         generations.dedup();
         let Some(oldest) = generations.get(KEEP_ATTEMPTS - 1) else { return Ok(()) };
-        for mark in marks {
-            if mark.generation < *oldest && mark.subtask % parallelism.max(1) == subtask {
-                // one that cannot be removed now is removed by a later attempt
-                let _ = fs::remove_file(self.folder.join(mark.name()));
-            }
+        for mark in
+            marks.into_iter().filter(|mark| mark.generation < *oldest && mark.is_of(subtask, parallelism))
+        {
+            // one that cannot be removed now is removed by a later attempt
+            let _ = fs::remove_file(self.folder.join(mark.name()));
         }
+        Ok(())
+    }
+
+    /// Removes all marks: the job has finished. Each of `parallelism` subtasks looks after its share of them.
+    pub fn forget(&self, subtask: u32, parallelism: u32) -> Result<(), ConnectorError> {
+        let marks = names(&self.folder)?;
+        let marks = marks.iter().filter_map(|name| Mark::parse(name));
+        for mark in marks.filter(|mark| mark.is_of(subtask, parallelism)) {
+            let _ = fs::remove_file(self.folder.join(mark.name()));
+        }
+        let _ = fs::remove_dir(&self.folder); // the last one has emptied it
         Ok(())
     }
 }
@@ -155,5 +175,9 @@ mod tests {
         assert!(!committed.knows(part(1, 0), 1).unwrap() && !committed.knows(part(2, 0), 1).unwrap());
         assert!(committed.knows(part(3, 0), 1).unwrap(), "of the last attempts");
         assert!(committed.knows(part(1, 1), 1).unwrap(), "another subtask looks after it");
+        committed.forget(0, 2).unwrap();
+        assert!(!committed.knows(part(3, 0), 1).unwrap() && committed.knows(part(3, 1), 1).unwrap());
+        committed.forget(1, 2).unwrap();
+        assert!(!folder.path().exists());
     }
 }

@@ -36,7 +36,7 @@ const ROLL_AT: u64 = 128 << 20;
 /// File systems allow names of 255 bytes; a part's other parts take up to 80.
 const MAX_EXTENSION: usize = 64;
 
-/// Writes part files into a folder, exactly-once: 
+/// Writes part files into a folder, exactly-once:
 /// `<folder>/part-<sink>-<subtask>-<generation>-<number>.<extension>`.
 ///
 /// Parts are written in `<folder>/.staging-<sink>/`. At the barrier of checkpoint n a part is closed and made durable; when n
@@ -138,7 +138,9 @@ impl<T: Data> Sink<T> for FileSink<T> {
 
     /// Checks the extension, and that a file can be made in the folder, or in the nearest one above it that is there.
     fn validate(&self) -> Result<()> {
-        check_extension(&self.extension).map_err(ConnectorError::into_error).kind(ErrorKind::Configuration)?;
+        check_extension(&self.extension)
+            .map_err(ConnectorError::into_error)
+            .kind(ErrorKind::Configuration)?;
         // the folder itself is made by the writers, which know who may read it
         let there = self.folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
         let probe = there.join(format!(".probe-{}", std::process::id()));

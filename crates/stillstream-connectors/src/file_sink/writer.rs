@@ -187,6 +187,15 @@ impl<T> FileWriter<T> {
         committable.files.iter().try_for_each(|file| self.commit_file(file))?;
         sync_folder(&self.folder)?;
         self.tidy();
+        for file in &committable.files {
+            // of another job, from whose checkpoint this one began
+            match file.staged.split_once('/') {
+                Some((staging, _)) if staging != self.staging => {
+                    let _ = fs::remove_dir(self.folder.join(staging)); // fails while files are in it
+                }
+                _ => {}
+            }
+        }
         Ok(())
     }
 
@@ -243,6 +252,13 @@ impl<T: Data> SinkWriter<T, FileCommittable> for FileWriter<T> {
 
     fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {
         self.remove_left_overs(restored.map_or(0, |id| id.0)).map_err(ConnectorError::into_error)
+    }
+
+    fn finished(&mut self) -> Result<()> {
+        if let Some(committed) = &self.committed {
+            committed.forget(self.subtask, self.parallelism).map_err(ConnectorError::into_error)?;
+        }
+        Ok(())
     }
 }
 

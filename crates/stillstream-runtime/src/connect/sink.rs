@@ -66,7 +66,7 @@ impl<C: fmt::Debug> fmt::Debug for Prepared<C> {
 
 /// The writer of one subtask, and its committer. All calls are made on a worker thread.
 ///
-/// Order: `commit` for each restored committable, `recovered`, then any mix of the others. Without checkpointing
+/// Order: `commit` for each restored committable, `recovered`, then any mix of the others, `finished` last. Without checkpointing
 /// `prepare` and `commit` are called once, at the end.
 pub trait SinkWriter<T, C>: 'static {
     /// Writes a batch. Must not wait: a writer whose client is busy says so in [`ready`](Self::ready).
@@ -90,6 +90,12 @@ pub trait SinkWriter<T, C>: 'static {
     /// `restored` or an earlier one must stay; `None` on a fresh start.
     fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {
         let _ = restored;
+        Ok(())
+    }
+
+    /// The job has finished: everything is committed and that is recorded, so no commit will be asked for again. What was kept
+    /// to recognise one may go.
+    fn finished(&mut self) -> Result<()> {
         Ok(())
     }
 }

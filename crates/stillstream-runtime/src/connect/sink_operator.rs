@@ -114,7 +114,7 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
             return self.commit_up_to(NO_CHECKPOINT);
         }
         if self.committer.is_empty() {
-            return Ok(());
+            return self.writer.as_mut().ok_or_else(not_open)?.finished();
         }
         let what =
             if late { "records that no checkpoint holds" } else { "transactions that were never announced" };

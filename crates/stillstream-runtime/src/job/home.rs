@@ -239,9 +239,13 @@ impl CheckpointHome for StorageHome {
         let lease = self.lease.lock();
         let Some(lease) = lease.as_ref() else { return };
         let report = self.storage.sweep_orphans(lease.record(), lease.generation());
-        for text in report.left.iter().cloned().chain(report.files.failed.iter().map(ToString::to_string)) {
-            tracing::warn!("left in {} at the job's end: {text}", self.storage.display());
-        }
+        let place = self.storage.display();
+        report.left.iter().for_each(|text| tracing::debug!("kept in {place} at the job's end: {text}"));
+        report
+            .files
+            .failed
+            .iter()
+            .for_each(|error| tracing::warn!("left in {place} at the job's end: {error}"));
     }
 
     fn release(&self) {

@@ -105,7 +105,7 @@ fn job_storage(
     }
     let job = storage.job(JobId::from_name(&settings.name));
     if !probe {
-        // the JobManager has claimed it, and makes it if need be
+        // the JobManager has claimed it
         job.hold().map_err(StorageError::into_error)?;
     }
     Ok(Some(job))

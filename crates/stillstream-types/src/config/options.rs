@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::byte_size::ByteSize;
 use super::choice::{
     CheckpointStorageType, CheckpointingMode, CompactionStyle, ExternalizedCheckpointRetention, FileAccess,
-    InfoLogLevel,    PredefinedOptions, ProgressMode, RecoveryClaimMode, RestartStrategyType, StateBackendType,
+    InfoLogLevel, PredefinedOptions, ProgressMode, RecoveryClaimMode, RestartStrategyType, StateBackendType,
 };
 use super::value::{ConfigValue, Kind};
 
