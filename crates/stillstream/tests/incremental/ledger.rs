@@ -176,6 +176,13 @@ pub fn hidden(folder: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
+/// Deletes what belongs to `others`; there must be nothing else.
+pub fn forget(folder: &Path, others: &BTreeSet<PathBuf>) {
+    let left = hidden(folder);
+    assert!(left.is_subset(others), "{left:?} of {others:?}");
+    left.iter().for_each(|path| fs::remove_dir_all(path).unwrap());
+}
+
 /// Copies the folders of the sinks.
 pub fn copy_output(from: &Path, to: &Path) {
     fn copy(from: &Path, to: &Path) {
