@@ -13,6 +13,8 @@ use timely::bytes::arc::Bytes;
 use timely::container::Accountable;
 use timely::dataflow::channels::ContainerBytes;
 
+use crate::event_time::{EventTime, Mark};
+
 /// Records of one type, with a column of event times and a column of key hashes where there are any.
 #[derive(Clone, Debug)]
 pub struct Batch<T> {
@@ -93,7 +95,9 @@ pub trait ErasedBatch: Any + Send {
 }
 
 /// Bytes in front of a batch on the wire.
-const HEADER: usize = 24;
+const HEADER: usize = 32;
+/// Bytes of a mark on the wire.
+const MARK: usize = 16;
 const HAS_TIMES: u8 = 1;
 const HAS_HASHES: u8 = 2;
 
@@ -143,11 +147,12 @@ enum Payload {
     },
 }
 
-/// The container of every Timely edge.
+/// The container of every Timely edge: records, and marks of event time between them.
 ///
 /// Between processes: sender `u32`, edge `u32`, length `u32`, target `u32`, the number of records in the bytes and the first
-/// one that counts, both `u32`; one byte of flags, then the columns of times and hashes if the flags name them, then the
-/// records; padded to 8 bytes.
+/// one that counts, the number of marks and their weight, all `u32`; each mark as position `u32`, idle `u32` (0 or 1) and
+/// watermark `i64`; one byte of flags, then the columns of times and hashes if the flags name them, then the records;
+/// padded to 8 bytes.
 pub struct AnyBatch {
     /// The worker that sent it.
     pub(crate) from: u32,
@@ -155,13 +160,18 @@ pub struct AnyBatch {
     pub(crate) edge: u32,
     /// The subtask that it is for, where the producer decides that (broadcast, rebalance).
     pub(crate) to: u32,
+    /// What the marks add to Timely's count. An exchange turns one container into several, each of which has every mark, and
+    /// Timely wants the sum of their counts to be that of the container.
+    pub(crate) weight: u32,
     len: u32,
     payload: Payload,
+    /// By position.
+    marks: Vec<Mark>,
 }
 
 impl Default for AnyBatch {
     fn default() -> Self {
-        Self { from: 0, edge: 0, to: 0, len: 0, payload: Payload::Empty }
+        Self { from: 0, edge: 0, to: 0, weight: 0, len: 0, payload: Payload::Empty, marks: Vec::new() }
     }
 }
 
@@ -180,7 +190,7 @@ impl Clone for AnyBatch {
                 Payload::Bytes { bytes: bytes.clone(), sent: *sent, from: *from }
             }
         };
-        Self { from: self.from, edge: self.edge, to: self.to, len: self.len, payload }
+        Self { payload, marks: self.marks.clone(), ..*self }
     }
 }
 
@@ -201,7 +211,32 @@ impl AnyBatch {
         self.len == 0
     }
 
-    /// Cuts off the records from `at` on.
+    /// What is said of event time, by position.
+    pub(crate) fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
+    /// Takes out what is said of event time.
+    pub(crate) fn take_marks(&mut self) -> Vec<Mark> {
+        std::mem::take(&mut self.marks)
+    }
+
+    /// Puts marks into a batch that has none.
+    pub(crate) fn set_marks(&mut self, marks: Vec<Mark>) {
+        self.marks = marks;
+    }
+
+    /// Says behind the last record how far event time is. What was said at the same place before is replaced.
+    pub(crate) fn mark(&mut self, time: EventTime) {
+        push_mark(&mut self.marks, self.len, time);
+    }
+
+    /// Whether there is neither a record nor a mark.
+    pub(crate) fn is_void(&self) -> bool {
+        self.len == 0 && self.marks.is_empty()
+    }
+
+    /// Cuts off the records from `at` on. Marks between the two parts stay with the first one.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let at = at.min(self.len()) as u32;
         let payload = match &mut self.payload {
@@ -212,7 +247,10 @@ impl AnyBatch {
                 Payload::Bytes { bytes: bytes.clone(), sent: *sent, from: *from + at }
             }
         };
-        let rest = Self { payload, len: self.len - at, ..*self };
+        let first = self.marks.partition_point(|mark| mark.at <= at);
+        let mut marks = self.marks.split_off(first);
+        marks.iter_mut().for_each(|mark| mark.at -= at);
+        let rest = Self { payload, len: self.len - at, marks, weight: 0, ..*self };
         self.len = at;
         rest
     }
@@ -223,7 +261,7 @@ impl AnyBatch {
     /// If the batch holds another type, or its bytes are damaged: both mean that the peers do not run the same program.
     pub fn take<T: Data>(self) -> Result<Batch<T>> {
         match self.payload {
-            Payload::Empty => Ok(Batch::default()),
+            Payload::Empty | Payload::Bytes { sent: 0, .. } => Ok(Batch::default()),
             Payload::Typed(batch) => {
                 batch.into_any().downcast::<Batch<T>>().map(|batch| *batch).map_err(|_| {
                     Error::new(
@@ -261,12 +299,29 @@ impl AnyBatch {
 impl Accountable for AnyBatch {
     #[inline]
     fn record_count(&self) -> i64 {
-        self.len as i64
+        self.len as i64 + self.weight as i64
     }
     #[inline]
     fn is_empty(&self) -> bool {
-        self.len == 0
+        self.is_void()
     }
+}
+
+/// Appends a mark; of two without a record between them the later one counts.
+pub(crate) fn push_mark(marks: &mut Vec<Mark>, at: u32, time: EventTime) {
+    match marks.last_mut() {
+        Some(last) if last.at == at => last.time = time,
+        _ => marks.push(Mark { at, time }),
+    }
+}
+
+fn read_mark(bytes: &[u8]) -> Mark {
+    let mut words =
+        bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    let mut next = || words.next().unwrap_or(0);
+    let (at, idle, low, high) = (next(), next() != 0, next(), next());
+    let watermark = (u64::from(high) << 32 | u64::from(low)) as i64;
+    Mark { at, time: EventTime { watermark, idle } }
 }
 
 thread_local! {
@@ -281,8 +336,14 @@ impl AnyBatch {
             Payload::Bytes { sent, from, .. } => (*sent, *from),
             Payload::Empty | Payload::Typed(_) => (self.len, 0),
         };
-        for word in [self.from, self.edge, self.len, self.to, sent, first] {
+        let marks = self.marks.len() as u32;
+        for word in [self.from, self.edge, self.len, self.to, sent, first, marks, self.weight] {
             out.extend_from_slice(&word.to_le_bytes());
+        }
+        for Mark { at, time } in &self.marks {
+            out.extend_from_slice(&at.to_le_bytes());
+            out.extend_from_slice(&u32::from(time.idle).to_le_bytes());
+            out.extend_from_slice(&time.watermark.to_le_bytes());
         }
         match &self.payload {
             Payload::Empty => {}
@@ -301,8 +362,14 @@ impl ContainerBytes for AnyBatch {
         let header = bytes.extract_to(HEADER);
         let word =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let marks = word(24) as usize;
+        if bytes.len() / MARK < marks {
+            return Self::default();
+        }
+        let encoded = bytes.extract_to(marks * MARK);
+        let marks = encoded.chunks_exact(MARK).map(read_mark).collect();
         let payload = Payload::Bytes { bytes, sent: word(16), from: word(20) };
-        Self { from: word(0), edge: word(4), len: word(8), to: word(12), payload }
+        Self { from: word(0), edge: word(4), len: word(8), to: word(12), weight: word(28), payload, marks }
     }
 
     fn length_in_bytes(&self) -> usize {
@@ -385,6 +452,44 @@ mod tests {
                 (whole.values.clone(), whole.times.clone(), whole.hashes.clone())
             );
         }
+    }
+
+    #[test]
+    fn marks_keep_their_place_between_the_records_on_the_wire_and_in_parts() {
+        let at = |watermark: i64| EventTime { watermark, idle: watermark % 2 == 1 };
+        let mut any = AnyBatch::from(Batch::new((0..10u64).collect()));
+        let marks: Vec<Mark> = [(0, -5), (3, 7), (3, 8), (9, i64::MAX - 1)]
+            .map(|(position, watermark)| Mark { at: position, time: at(watermark) })
+            .to_vec();
+        any.set_marks(marks.clone());
+        any.mark(at(i64::MAX));
+        any.mark(EventTime::END);
+        any.weight = 5;
+        let mut wire = Vec::new();
+        any.into_bytes(&mut wire);
+        let mut back = AnyBatch::from_bytes(timely::bytes::arc::BytesMut::from(wire).freeze());
+        assert_eq!(back.record_count(), 15);
+        assert_eq!(back.marks().len(), 5, "of two at one place the later one counts");
+        assert_eq!(back.marks()[..4], marks);
+        assert_eq!(back.marks()[4], Mark { at: 10, time: EventTime::END });
+        let rest = back.split_off(3);
+        let places = |batch: &AnyBatch| batch.marks().iter().map(|mark| mark.at).collect::<Vec<_>>();
+        assert_eq!((places(&back), places(&rest)), (vec![0, 3, 3], vec![6, 7]));
+        assert_eq!(rest.take::<u64>().unwrap().values, [3, 4, 5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn a_batch_of_marks_alone_travels_too() {
+        let mut any = AnyBatch::default();
+        assert!(Accountable::is_empty(&any));
+        any.mark(EventTime { watermark: 4, idle: true });
+        any.weight = 1;
+        assert!(!Accountable::is_empty(&any) && any.is_empty());
+        let mut wire = Vec::new();
+        any.into_bytes(&mut wire);
+        let back = AnyBatch::from_bytes(timely::bytes::arc::BytesMut::from(wire).freeze());
+        assert_eq!((back.marks(), back.record_count()), (any.marks(), 1));
+        assert!(back.take::<String>().unwrap().is_empty());
     }
 
     #[test]

@@ -11,7 +11,8 @@ use stillstream_types::{CheckpointId, Error, OperatorId, Result, Timestamp};
 
 use crate::batch::AnyBatch;
 use crate::catch::catch;
-use crate::operator::{AsyncSnapshot, Emission, Operator, Output, Source, SourceStatus};
+use crate::event_time::EventTime;
+use crate::operator::{AsyncSnapshot, Emission, Operator, Output, Source, SourceStatus, SplitEvent};
 use crate::plan::TaskOutput;
 use crate::turn::{Pace, Turn};
 
@@ -21,7 +22,8 @@ const EMISSION: usize = 1024;
 /// Where a chain's outputs go.
 pub(crate) trait Ports {
     fn send(&mut self, output: usize, batch: AnyBatch);
-    fn watermark(&mut self, output: usize, watermark: Timestamp);
+    /// Event time, behind everything that was sent so far.
+    fn mark(&mut self, output: usize, time: EventTime);
 }
 
 /// Why a chain stopped.
@@ -40,6 +42,8 @@ pub(crate) enum Pause {
 enum Item {
     Batch(usize, AnyBatch),
     Watermark(Timestamp),
+    Idle(bool),
+    Split(SplitEvent),
 }
 
 enum Body {
@@ -60,7 +64,12 @@ struct Link {
     /// How fast it takes records, and how fast it emits.
     pace: Pace,
     emission: Pace,
-    watermark: Timestamp,
+    /// What it has said of event time.
+    time: EventTime,
+    /// The end of its input has come, and it waits for timers of processing time before it takes it.
+    holds_end: bool,
+    /// The end of its input has been handed to it.
+    has_ended: bool,
     /// Outputs fed by its main output, and by its side outputs.
     main: Vec<usize>,
     sides: Vec<(u32, usize)>,
@@ -116,7 +125,9 @@ impl Chain {
             timed: true,
             pace: Pace::default(),
             emission: Pace::default(),
-            watermark: Timestamp::MIN,
+            time: EventTime::START,
+            holds_end: false,
+            has_ended: false,
             main,
             sides,
             is_sink,
@@ -157,12 +168,37 @@ impl Chain {
         self.links.first().map_or(&[], |head| &head.reach)
     }
 
+    /// Whether an operator behind the source wants it to wait for others.
+    pub fn is_ahead(&mut self) -> bool {
+        self.links.iter_mut().any(|link| match &mut link.body {
+            Body::Operator(operator) => operator.is_ahead(),
+            Body::Source(_) => false,
+        })
+    }
+
     pub fn push_batch(&mut self, port: usize, batch: AnyBatch) {
         self.links[0].inbox.push_back(Item::Batch(port, batch));
     }
 
-    pub fn push_watermark(&mut self, watermark: Timestamp) {
-        self.links[0].inbox.push_back(Item::Watermark(watermark));
+    /// Event time has moved from `before` to `now` on the inputs together.
+    pub fn push_time(&mut self, before: EventTime, now: EventTime) {
+        let inbox = &mut self.links[0].inbox;
+        // whoever is idle says nothing more; whoever is active again says that first
+        if before.idle && !now.idle {
+            inbox.push_back(Item::Idle(false));
+        }
+        if now.watermark > before.watermark {
+            inbox.push_back(Item::Watermark(now.timestamp()));
+        }
+        if now.idle && !before.idle {
+            inbox.push_back(Item::Idle(true));
+        }
+    }
+
+    /// Whether every operator has been handed the end of its input and has done what followed from it.
+    pub fn has_ended(&self) -> bool {
+        self.is_quiet()
+            && self.links.iter().all(|link| link.has_ended || matches!(link.body, Body::Source(_)))
     }
 
     /// The source at the head says that there will be no more records.
@@ -209,18 +245,38 @@ impl Chain {
                     }
                 }
                 Emission::Watermark(watermark) => {
-                    if watermark <= self.links[at].watermark {
-                        continue;
+                    let watermark = watermark.as_millis();
+                    let time = self.links[at].time;
+                    if watermark > time.watermark {
+                        self.pass_on(at, EventTime { watermark, ..time }, ports);
                     }
-                    self.links[at].watermark = watermark;
-                    let link = &self.links[at];
-                    let outputs = link.main.iter().chain(link.sides.iter().map(|(_, output)| output));
-                    outputs.for_each(|output| ports.watermark(*output, watermark));
-                    if next < self.links.len() {
-                        self.links[next].inbox.push_back(Item::Watermark(watermark));
+                }
+                Emission::Split(event) => {
+                    if let Some(next) = self.links.get_mut(next) {
+                        next.inbox.push_back(Item::Split(event));
+                    }
+                }
+                Emission::Idle(idle) => {
+                    let time = self.links[at].time;
+                    if idle != time.idle {
+                        self.pass_on(at, EventTime { idle, ..time }, ports);
                     }
                 }
             }
+        }
+    }
+
+    /// Operator `at` has said something new of event time: its outputs and the next operator learn of it.
+    fn pass_on(&mut self, at: usize, time: EventTime, ports: &mut dyn Ports) {
+        let link = &mut self.links[at];
+        let before = std::mem::replace(&mut link.time, time);
+        let outputs = link.main.iter().chain(link.sides.iter().map(|(_, output)| output));
+        outputs.for_each(|output| ports.mark(*output, time));
+        if let Some(next) = self.links.get_mut(at + 1) {
+            next.inbox.push_back(match before.idle == time.idle {
+                true => Item::Watermark(time.timestamp()),
+                false => Item::Idle(time.idle),
+            });
         }
     }
 
@@ -311,8 +367,21 @@ impl Chain {
                         })?;
                         turn.used(records, &mut self.links[at].pace);
                     }
+                    Item::Watermark(Timestamp::MAX) => {
+                        if !self.end_input(at, turn, ports)? {
+                            continue 'work;
+                        }
+                    }
                     Item::Watermark(watermark) => self.call(at, ports, |body, out| match body {
                         Body::Operator(operator) => operator.watermark(watermark, out),
+                        Body::Source(_) => Ok(()),
+                    })?,
+                    Item::Split(event) => self.call(at, ports, |body, out| match body {
+                        Body::Operator(operator) => operator.split(event, out),
+                        Body::Source(_) => Ok(()),
+                    })?,
+                    Item::Idle(idle) => self.call(at, ports, |body, out| match body {
+                        Body::Operator(operator) => operator.idle(idle, out),
                         Body::Source(_) => Ok(()),
                     })?,
                 }
@@ -320,6 +389,38 @@ impl Chain {
                 continue 'work;
             }
             return Ok(self.pause(Pause::Quiet, turn));
+        }
+    }
+
+    /// Hands operator `at` the end of its input, if it has no timers of processing time left to see to. Otherwise the end is
+    /// held: the chain counts as quiet meanwhile, and [`processing_time`](Self::processing_time) asks again.
+    fn end_input(&mut self, at: usize, turn: &mut Turn<'_>, ports: &mut dyn Ports) -> Result<bool> {
+        let now_ms = turn.now_ms();
+        let room = turn.room(self.links[at].emission).min(EMISSION);
+        self.scratch.room = room;
+        let due = self.call(at, ports, |body, out| match body {
+            Body::Operator(operator) => operator.end_of_input(now_ms, out),
+            Body::Source(_) => Ok(None),
+        })?;
+        let link = &mut self.links[at];
+        match due {
+            Some(due) if due <= now_ms => {
+                turn.used(room, &mut link.emission);
+                link.inbox.push_front(Item::Watermark(Timestamp::MAX));
+                Ok(false)
+            }
+            Some(_) => {
+                (link.holds_end, link.timed) = (true, true);
+                Ok(false)
+            }
+            None => {
+                link.has_ended = true;
+                self.call(at, ports, |body, out| match body {
+                    Body::Operator(operator) => operator.watermark(Timestamp::MAX, out),
+                    Body::Source(_) => Ok(()),
+                })?;
+                Ok(true)
+            }
         }
     }
 
@@ -364,6 +465,11 @@ impl Chain {
             })?;
             let link = &mut self.links[at];
             link.timed = due.is_some();
+            if link.holds_end && due.is_none_or(|due| due == i64::MAX) {
+                // no timer is left
+                link.holds_end = false;
+                link.inbox.push_front(Item::Watermark(Timestamp::MAX));
+            }
             if let Some(due) = due {
                 if due <= now_ms {
                     turn.used(room, &mut link.emission);

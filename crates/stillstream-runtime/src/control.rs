@@ -74,8 +74,8 @@ pub struct SnapshotTimes {
 pub enum Report {
     /// All operators of the subtask are open.
     Running(SubtaskId),
-    /// A source has no more records.
-    SourceEnded(SubtaskId),
+    /// The subtask has no more records to come, and has emitted everything that the end of its input causes.
+    Ended(SubtaskId),
     /// The subtask's part of a checkpoint is durable.
     Acknowledged {
         /// The checkpoint.

@@ -25,7 +25,6 @@ use timely::worker::Worker;
 use crate::batch::AnyBatch;
 use crate::catch::catch;
 use crate::shared::WorkerShared;
-use crate::stream_time::StreamTime;
 
 /// Finds the key of a record, without a copy where the key is a part of the record.
 pub trait KeySelector<T>: Send + Sync + 'static {
@@ -102,7 +101,8 @@ impl<T, K: Key, F: Fn(&T) -> &K + Send + Sync + 'static> KeySelector<T> for Borr
     }
 }
 
-/// Splits batches over the subtasks of the consumer: typed inside, erased outside.
+/// Splits batches over the subtasks of the consumer: typed inside, erased outside. Each subtask gets its part of the records,
+/// in order, and every mark at its place between them.
 pub trait Splitter: 'static {
     /// Splits one batch; `send(target, batch)` takes each part that is full.
     fn split(&mut self, batch: AnyBatch, send: &mut dyn FnMut(usize, AnyBatch)) -> Result<()>;
@@ -176,8 +176,8 @@ struct Local<P> {
     shared: Rc<WorkerShared>,
 }
 
-impl<P: Push<Message<StreamTime, AnyBatch>>> Push<Message<StreamTime, AnyBatch>> for Local<P> {
-    fn push(&mut self, message: &mut Option<Message<StreamTime, AnyBatch>>) {
+impl<P: Push<Message<u64, AnyBatch>>> Push<Message<u64, AnyBatch>> for Local<P> {
+    fn push(&mut self, message: &mut Option<Message<u64, AnyBatch>>) {
         if let Some(message) = message {
             Distribution::stamp(&self.shared, self.edge, self.shared.index, &mut message.data);
         }
@@ -191,8 +191,8 @@ struct OnlyWorker<P> {
     distribution: Distribution,
 }
 
-impl<P: Push<Message<StreamTime, AnyBatch>>> Push<Message<StreamTime, AnyBatch>> for OnlyWorker<P> {
-    fn push(&mut self, message: &mut Option<Message<StreamTime, AnyBatch>>) {
+impl<P: Push<Message<u64, AnyBatch>>> Push<Message<u64, AnyBatch>> for OnlyWorker<P> {
+    fn push(&mut self, message: &mut Option<Message<u64, AnyBatch>>) {
         match message {
             Some(message) => {
                 self.distribution.partition(&mut message.data, &message.stamp, &mut self.pushers);
@@ -211,9 +211,9 @@ pub(crate) enum Channel {
     Exchange { edge: u32, shared: Rc<WorkerShared>, splitter: Box<dyn Splitter> },
 }
 
-impl ParallelizationContract<StreamTime, AnyBatch> for Channel {
-    type Pusher = Box<dyn Push<Message<StreamTime, AnyBatch>>>;
-    type Puller = Box<dyn Pull<Message<StreamTime, AnyBatch>>>;
+impl ParallelizationContract<u64, AnyBatch> for Channel {
+    type Pusher = Box<dyn Push<Message<u64, AnyBatch>>>;
+    type Puller = Box<dyn Pull<Message<u64, AnyBatch>>>;
 
     fn connect(
         self,
@@ -224,12 +224,11 @@ impl ParallelizationContract<StreamTime, AnyBatch> for Channel {
     ) -> (Self::Pusher, Self::Puller) {
         match self {
             Self::Local { edge, shared } => {
-                let (inner, puller) = worker.pipeline::<Message<StreamTime, AnyBatch>>(identifier, address);
+                let (inner, puller) = worker.pipeline::<Message<u64, AnyBatch>>(identifier, address);
                 (Box::new(Local { inner, edge, shared }), Box::new(puller))
             }
             Self::Exchange { edge, shared, splitter } => {
-                let (mut pushers, puller) =
-                    worker.allocate::<Message<StreamTime, AnyBatch>>(identifier, address);
+                let (mut pushers, puller) = worker.allocate::<Message<u64, AnyBatch>>(identifier, address);
                 let distribution = Distribution { splitter, edge, shared };
                 match pushers.pop() {
                     Some(only) if pushers.is_empty() => {

@@ -1,16 +1,10 @@
-//! Flow control by credits, and the exchange of watermarks between sources.
+//! Flow control by credits.
 //!
 //! Timely's channels have no bound. So each edge counts the records that were sent to each worker and not yet processed
 //! there. Credits flow back over a second, small dataflow. Only sources and bulk emitters look at the gate, each only at the
 //! edges that its own output can reach: one that also looked at its own input would wait for itself, and one that looked
 //! at the other input of a join below would wait for a barrier that it holds back itself.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::fmt;
-use std::rc::Rc;
-
-use stillstream_types::Timestamp;
 use timely::scheduling::Activator;
 
 /// In-flight records per edge and target, and credits owed per edge and sender, of one worker.
@@ -109,141 +103,6 @@ impl Board {
     }
 }
 
-/// What a generator of watermarks is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct GeneratorState {
-    pub watermark: Timestamp,
-    pub idle: bool,
-}
-
-/// The subtasks of one generator: what each worker last said.
-struct Row {
-    /// The first so many workers run a subtask of it.
-    parallelism: usize,
-    states: Vec<Option<GeneratorState>>,
-}
-
-#[derive(Default)]
-struct Hub {
-    /// By generator.
-    rows: BTreeMap<u64, Row>,
-    /// Generators of this worker.
-    local: Vec<u64>,
-    /// Of these, the ones whose state changed since it was last sent.
-    changed: Vec<u64>,
-    wanted: bool,
-    me: usize,
-    peers: usize,
-}
-
-impl Hub {
-    fn row(&mut self, generator: u64, parallelism: usize) -> &mut Row {
-        let peers = self.peers;
-        let make = || Row { parallelism: parallelism.min(peers), states: vec![None; peers] };
-        self.rows.entry(generator).or_insert_with(make)
-    }
-
-    fn change(&mut self, generator: u64) {
-        if !self.changed.contains(&generator) {
-            self.changed.push(generator);
-        }
-    }
-}
-
-/// Where subtasks of sources tell one another their watermarks: a capability cannot go back, so an idle source must follow
-/// the active ones and not run ahead of them.
-#[derive(Clone, Default)]
-pub struct WatermarkHub {
-    hub: Rc<RefCell<Hub>>,
-    /// The generator that registers through this handle: the same number on every worker.
-    generator: u64,
-    parallelism: usize,
-}
-
-impl fmt::Debug for WatermarkHub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WatermarkHub")
-    }
-}
-
-impl WatermarkHub {
-    pub(crate) fn new(me: usize, peers: usize) -> Self {
-        let hub = Hub { me, peers, ..Hub::default() };
-        Self { hub: Rc::new(RefCell::new(hub)), generator: 0, parallelism: peers }
-    }
-
-    /// The handle for one generator, which has `parallelism` subtasks on the first workers.
-    pub fn of_generator(&self, generator: u64, parallelism: usize) -> Self {
-        Self { hub: self.hub.clone(), generator, parallelism }
-    }
-
-    /// Registers this worker's subtask of the generator; returns its number for [`report`](Self::report). `idleness`:
-    /// whether it can go idle.
-    pub fn register(&self, idleness: bool) -> u32 {
-        let mut hub = self.hub.borrow_mut();
-        let (me, number) = (hub.me, hub.local.len() as u32);
-        let start = GeneratorState { watermark: Timestamp::MIN, idle: false };
-        hub.row(self.generator, self.parallelism).states[me] = Some(start);
-        hub.local.push(self.generator);
-        hub.change(self.generator);
-        hub.wanted |= idleness;
-        number
-    }
-
-    /// Says how far generator `number` is. Nothing is sent unless some generator of the job can go idle.
-    pub fn report(&self, number: u32, watermark: Timestamp, idle: bool) {
-        let mut hub = self.hub.borrow_mut();
-        let Some(generator) = hub.local.get(number as usize).copied().filter(|_| hub.wanted) else { return };
-        let (me, state) = (hub.me, Some(GeneratorState { watermark, idle }));
-        let slot = &mut hub.row(generator, 0).states[me];
-        if *slot != state {
-            *slot = state;
-            hub.change(generator);
-        }
-    }
-
-    /// The least watermark over all generators that are not idle; `None` if all are idle or one has not been heard of.
-    pub fn active_watermark(&self) -> Option<Timestamp> {
-        let hub = self.hub.borrow();
-        let mut least: Option<Timestamp> = None;
-        for row in hub.rows.values() {
-            for state in &row.states[..row.parallelism] {
-                let state = (*state)?;
-                if !state.idle {
-                    least = Some(least.map_or(state.watermark, |w| w.min(state.watermark)));
-                }
-            }
-        }
-        least
-    }
-
-    pub(crate) fn has_news(&self) -> bool {
-        let hub = self.hub.borrow();
-        hub.wanted && hub.peers > 1 && !hub.changed.is_empty()
-    }
-
-    /// What changed here: generator, parallelism, state.
-    pub(crate) fn take_news(&self) -> Vec<(u64, u32, GeneratorState)> {
-        let mut hub = self.hub.borrow_mut();
-        if !hub.wanted {
-            return Vec::new();
-        }
-        let changed = std::mem::take(&mut hub.changed);
-        let of = |generator: u64| {
-            let row = hub.rows.get(&generator)?;
-            Some((generator, row.parallelism as u32, row.states[hub.me]?))
-        };
-        changed.into_iter().filter_map(of).collect()
-    }
-
-    pub(crate) fn heard(&self, generator: u64, parallelism: u32, worker: usize, state: GeneratorState) {
-        let mut hub = self.hub.borrow_mut();
-        if let Some(slot) = hub.row(generator, parallelism as usize).states.get_mut(worker) {
-            *slot = Some(state);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,32 +128,5 @@ mod tests {
         board.take_owed(|to, edge, n| sent.push((to, edge, n)));
         assert_eq!(sent, [(1, 0, 1)]);
         assert_eq!(board.owed(), 0);
-    }
-
-    #[test]
-    fn an_idle_source_follows_the_slowest_active_one() {
-        let hub = WatermarkHub::new(0, 2);
-        let (a, b) = (hub.of_generator(7, 2).register(true), hub.of_generator(9, 2).register(false));
-        assert_eq!(hub.active_watermark(), None, "the other worker has not been heard of");
-        let at = Timestamp::from_millis;
-        hub.heard(7, 2, 1, GeneratorState { watermark: at(50), idle: false });
-        hub.heard(9, 2, 1, GeneratorState { watermark: at(70), idle: false });
-        hub.report(a, at(0), true);
-        hub.report(b, at(60), false);
-        assert_eq!(hub.active_watermark(), Some(at(50)));
-        hub.heard(7, 2, 1, GeneratorState { watermark: at(50), idle: true });
-        assert_eq!(hub.active_watermark(), Some(at(60)));
-    }
-
-    #[test]
-    fn a_generator_with_fewer_subtasks_than_workers_keeps_nobody_waiting() {
-        let hub = WatermarkHub::new(1, 3);
-        let own = hub.of_generator(7, 2).register(true);
-        let at = Timestamp::from_millis;
-        hub.report(own, at(0), true);
-        // generator 5 runs on the first worker alone, and this worker has never opened it
-        hub.heard(5, 1, 0, GeneratorState { watermark: at(30), idle: false });
-        hub.heard(7, 2, 0, GeneratorState { watermark: at(40), idle: false });
-        assert_eq!(hub.active_watermark(), Some(at(30)));
     }
 }

@@ -6,11 +6,12 @@
 //! | [`operator`] | what an operator and a source are to the runtime |
 //! | [`batch`] | what travels on edges |
 //! | [`exchange`] | how records get from task to task |
-//! | [`stream_time`] | the timestamp: epoch and watermark |
+//! | [`event_time`] | watermarks and idleness, which travel between the records of a batch |
 //! | [`control`] | messages between JobManager and workers |
 //! | [`connect`] | what connectors are written against: typed sources and sinks |
 //! | `chain`, `task` | the driver: one Timely operator that runs a chain of operators |
-//! | `flow` | credits, and watermarks between sources |
+//! | `flow` | credits |
+//! | [`watermark_groups`] | sources that keep together in event time |
 //! | `worker` | one worker thread during one attempt |
 
 pub mod batch;
@@ -19,21 +20,24 @@ mod chain;
 pub mod clock;
 pub mod connect;
 pub mod control;
+pub mod event_time;
 pub mod exchange;
-pub mod flow;
+mod flow;
 pub mod job;
 pub mod metrics;
 pub mod operator;
 pub mod plan;
 pub mod shared;
 pub mod snapshot_pool;
-pub mod stream_time;
 mod task;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod turn;
 pub mod waker;
+pub mod watermark_groups;
 mod worker;
 
 pub use batch::{AnyBatch, Batch};
-pub use operator::{AsyncSnapshot, Emission, OpenContext, Operator, Output, Source, SourceStatus};
+pub use operator::{
+    AsyncSnapshot, Emission, OpenContext, Operator, Output, PendingTimers, Source, SourceStatus, SplitEvent,
+};

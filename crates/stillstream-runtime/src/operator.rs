@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{
@@ -15,9 +16,9 @@ use stillstream_types::{
 
 use crate::batch::AnyBatch;
 use crate::clock::Clock;
-use crate::flow::WatermarkHub;
 use crate::job::RocksDbSettings;
 use crate::waker::Waker;
+use crate::watermark_groups::WatermarkGroups;
 
 /// What an operator emits, in order.
 #[derive(Debug)]
@@ -28,6 +29,23 @@ pub enum Emission {
     Side(u32, AnyBatch),
     /// No record with an earlier time follows.
     Watermark(Timestamp),
+    /// Nothing is expected for now (`true`), or something is again.
+    Idle(bool),
+    /// What a source tells of its splits, to the operator behind it in its chain and to nobody else.
+    Split(SplitEvent),
+}
+
+/// What a source tells of its splits, so that each has a watermark of its own. Splits go by number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SplitEvent {
+    /// From here on the source tells of its splits: one that has none does not hold event time back.
+    Told,
+    /// The split is being read.
+    Opened(u32),
+    /// The records that follow come from this split.
+    From(u32),
+    /// The split has been read through.
+    Ended(u32),
 }
 
 /// Takes what an operator emits during one call.
@@ -71,6 +89,17 @@ impl Output {
         self.emitted.push_back(Emission::Watermark(watermark));
     }
 
+    /// Says that nothing is expected for now, so that nobody waits for this stream's watermark; or that records may come again.
+    /// What has been said already is not repeated downstream.
+    pub fn idle(&mut self, idle: bool) {
+        self.emitted.push_back(Emission::Idle(idle));
+    }
+
+    /// Tells of a split; see [`SplitEvent`].
+    pub fn split(&mut self, event: SplitEvent) {
+        self.emitted.push_back(Emission::Split(event));
+    }
+
     /// Takes out what was emitted so far: for tests that drive an operator by hand.
     pub fn drain(&mut self) -> impl Iterator<Item = Emission> + '_ {
         self.emitted.drain(..)
@@ -94,11 +123,38 @@ pub trait Operator: 'static {
     /// Processes a batch from logical input `port`.
     fn process(&mut self, port: usize, batch: AnyBatch, out: &mut Output) -> Result<()>;
 
-    /// Event time has reached `watermark` on all inputs. An operator passes it on when everything that it causes has been
-    /// emitted: at once (the default), or at the end of a sliced emission in [`resume`](Self::resume).
+    /// Event time has reached `watermark` on all inputs; `Timestamp::MAX` is their end. Calls come in order with those of
+    /// [`process`](Self::process): every record before a call came before that watermark. An operator passes it on when everything that
+    /// it causes has been emitted: at once (the default), or at the end of a sliced emission in [`resume`](Self::resume).
     fn watermark(&mut self, watermark: Timestamp, out: &mut Output) -> Result<()> {
         out.watermark(watermark);
         Ok(())
+    }
+
+    /// All inputs are idle (`true`), or one is active again. An operator passes it on.
+    fn idle(&mut self, idle: bool, out: &mut Output) -> Result<()> {
+        out.idle(idle);
+        Ok(())
+    }
+
+    /// The source in front of this operator, in the same chain, tells of its splits.
+    fn split(&mut self, event: SplitEvent, out: &mut Output) -> Result<()> {
+        let _ = (event, out);
+        Ok(())
+    }
+
+    /// Whether the source in front of this operator, in the same chain, should wait: it is too far ahead of others in its
+    /// [group](crate::watermark_groups). It then is not asked for records; barriers go on.
+    fn is_ahead(&mut self) -> bool {
+        false
+    }
+
+    /// The input has ended. Called before [`watermark`](Self::watermark) with the end of event time, again and again until it
+    /// returns `None`, so that an operator can see to timers of processing time that are still set. It says when it wants to be
+    /// called again: a moment that has passed means at once. Such timers fire here or not at all.
+    fn end_of_input(&mut self, now_ms: i64, out: &mut Output) -> Result<Option<i64>> {
+        let _ = (now_ms, out);
+        Ok(None)
     }
 
     /// Goes on with a long emission (a window that fires, a burst of timers); called until it returns `false`, and only
@@ -113,7 +169,7 @@ pub trait Operator: 'static {
         Ok(true)
     }
 
-    /// Processing time is `now_ms`: fires what is due, and returns when to be called next.
+    /// Processing time is `now_ms`: fires what is due, and returns when to be called next. `None`: never again.
     fn processing_time(&mut self, now_ms: i64, out: &mut Output) -> Result<Option<i64>> {
         let _ = (now_ms, out);
         Ok(None)
@@ -179,6 +235,21 @@ pub trait Source: 'static {
     }
 }
 
+/// Flink's default of `pipeline.auto-watermark-interval`.
+pub const DEFAULT_AUTO_WATERMARK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What becomes of timers of processing time that are still set when the input ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PendingTimers {
+    /// They never fire, as in Flink.
+    #[default]
+    Drop,
+    /// They fire at once, in order. Those that are set meanwhile do not.
+    Fire,
+    /// They fire at their time, also those that are set meanwhile; the job ends when none is left.
+    Await,
+}
+
 /// What an operator is told when it is opened.
 pub struct OpenContext {
     /// The operator's name, for messages.
@@ -215,8 +286,14 @@ pub struct OpenContext {
     pub clock: Arc<dyn Clock>,
     /// Schedules the operator from any thread.
     pub waker: Waker,
-    /// Where subtasks of sources tell one another their watermarks.
-    pub(crate) watermarks: WatermarkHub,
+    /// What becomes of timers of processing time at the end of the input.
+    pub pending_timers: PendingTimers,
+    /// How often generators of watermarks are asked (`pipeline.auto-watermark-interval`); `None`: never.
+    pub auto_watermark_interval: Option<Duration>,
+    /// Whether strategies that are built in say after each batch how far event time is, and not at that interval.
+    pub watermark_each_batch: bool,
+    /// Groups of sources that keep together in event time.
+    pub watermark_groups: WatermarkGroups,
     /// Counts records that were dropped, expired or otherwise not passed on, by reason.
     pub counters: Arc<crate::metrics::Counters>,
 }
@@ -265,25 +342,17 @@ impl OpenContext {
             generation: 1,
             clock,
             waker: Waker::idle(),
-            watermarks: WatermarkHub::new(0, 1),
+            pending_timers: PendingTimers::Drop,
+            auto_watermark_interval: Some(DEFAULT_AUTO_WATERMARK_INTERVAL),
+            watermark_each_batch: true,
+            watermark_groups: WatermarkGroups::default(),
             counters: Arc::default(),
         }
-    }
-
-    /// The same context with another hub: several subtasks that are driven by hand share one.
-    pub fn with_watermark_hub(mut self, hub: WatermarkHub) -> Self {
-        self.watermarks = hub;
-        self
     }
 
     /// The key groups of this subtask.
     pub fn key_group_range(&self) -> KeyGroupRange {
         self.key_groups.range(self.subtask.0, self.parallelism)
-    }
-
-    /// Registers a generator of watermarks, so that an idle one can follow the active ones.
-    pub fn watermark_hub(&self) -> WatermarkHub {
-        self.watermarks.clone()
     }
 }
 

@@ -44,7 +44,7 @@ impl fmt::Debug for NodeBody {
 pub enum Exchange {
     /// Within the subtask; becomes [`Rebalance`](Self::Rebalance) where the parallelism differs.
     Forward,
-    /// Batch by batch to all subtasks in turn.
+    /// Records of each batch to all subtasks in turn.
     Rebalance,
     /// Every record to every subtask.
     Broadcast,
@@ -80,6 +80,18 @@ pub struct NodeInput {
     pub exchange: Exchange,
 }
 
+/// What a node has to do with event time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EventTimeRole {
+    /// It passes on what comes.
+    #[default]
+    Passes,
+    /// It makes watermarks.
+    Assigns,
+    /// It does nothing without watermarks.
+    Needs,
+}
+
 /// A source or an operator, as the user wrote it.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -95,6 +107,11 @@ pub struct Node {
     pub stateful: bool,
     /// Whether it may run in one task with its neighbour.
     pub chaining: bool,
+    /// It belongs to the source in front of it and shares its task in any case, also where chaining is off or where others read
+    /// from the source too: it is told of the source's splits.
+    pub with_source: bool,
+    /// What it has to do with event time.
+    pub event_time: EventTimeRole,
     /// What it runs.
     pub body: NodeBody,
     /// Where its records come from; empty for a source.
@@ -140,6 +157,8 @@ pub(crate) struct TaskInput {
     pub edge: u32,
     pub from_task: usize,
     pub from_output: usize,
+    /// How many subtasks send on it.
+    pub from_parallelism: u32,
     pub port: usize,
 }
 
@@ -253,10 +272,14 @@ impl Plan {
         at: usize,
         consumers: &[usize],
         chaining: bool,
+        taken: bool,
     ) -> bool {
         let [NodeInput { from, side: None, exchange: Exchange::Forward, .. }] = node.inputs.as_slice() else {
             return false;
         };
+        if node.with_source && !taken && parallelism[from.0].0 == parallelism[at].0 {
+            return true;
+        }
         chaining
             && node.chaining
             && self.nodes[from.0].chaining
@@ -296,7 +319,8 @@ impl Plan {
                 body: node.body.clone(),
                 reach: Arc::from([]),
             };
-            if self.chains(node, &parallelism, at, &consumers, chaining) {
+            let taken = node.inputs.first().is_some_and(|input| tasks[place[input.from.0].0].chain.len() > 1);
+            if self.chains(node, &parallelism, at, &consumers, chaining, taken) {
                 let task = place[node.inputs[0].from.0].0;
                 place.push((task, tasks[task].chain.len()));
                 tasks[task].name = format!("{} -> {}", tasks[task].name, node.name).into();
@@ -323,7 +347,8 @@ impl Plan {
                     delivery,
                     to_parallelism,
                 });
-                inputs.push(TaskInput { edge, from_task, from_output, port: input.port });
+                let from_parallelism = tasks[from_task].parallelism;
+                inputs.push(TaskInput { edge, from_task, from_output, from_parallelism, port: input.port });
             }
             place.push((tasks.len(), 0));
             let vertex = VertexId(tasks.len() as u32);
@@ -399,6 +424,8 @@ mod tests {
             max_parallelism: None,
             stateful: false,
             chaining: true,
+            with_source: false,
+            event_time: EventTimeRole::Passes,
             body: NodeBody::Operator(Arc::new(|| Ok(Box::new(Nothing)))),
             inputs: inputs.collect(),
         }

@@ -8,10 +8,11 @@ use stillstream_types::{CheckpointId, Error, Generation, SubtaskId};
 
 use crate::clock::Clock;
 use crate::control::Report;
-use crate::flow::{Board, WatermarkHub};
+use crate::flow::Board;
 use crate::metrics::WorkerMetrics;
 use crate::snapshot_pool::SnapshotPool;
 use crate::turn::TurnLimits;
+use crate::watermark_groups::WatermarkGroups;
 
 /// Takes reports of an attempt's workers.
 pub trait ReportSink: Send + Sync {
@@ -46,13 +47,12 @@ pub(crate) struct TaskSlot {
 
 pub(crate) struct WorkerShared {
     pub index: usize,
-    pub peers: usize,
     pub generation: Generation,
     pub alignment: Alignment,
     /// When a task lets others run.
     pub turn: TurnLimits,
     pub board: RefCell<Board>,
-    pub watermarks: WatermarkHub,
+    pub watermark_groups: WatermarkGroups,
     pub slots: RefCell<Vec<TaskSlot>>,
     pub failed: Cell<bool>,
     /// Set while a trigger is out that some source has not seen, so that metrics know when it began.

@@ -1,14 +1,14 @@
 //! The driver: one Timely operator that runs a chain in one subtask.
 //!
-//! It holds one capability per output, at `(own epoch, own watermark)`, and emits only under it: it takes its snapshot, then
-//! moves its epoch, and only then touches later records; it fires timers and only then moves its watermark. Batches of a
-//! later epoch keep their guards while they are set aside, so that they count in every frontier.
+//! It holds one capability per output, at its own epoch, and emits only under it: it takes its snapshot, then moves its epoch,
+//! and only then touches later records. Batches of a later epoch keep their guards while they are set aside, so that they
+//! count in every frontier. Event time is not in the frontier: it comes in the batches, as marks between the records.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use stillstream_types::{CheckpointId, Result, SubtaskId, SubtaskIndex, Timestamp};
+use stillstream_types::{CheckpointId, Result, SubtaskId, SubtaskIndex};
 use timely::communication::Pull;
 use timely::container::NoopBuilder;
 use timely::dataflow::channels::Message;
@@ -22,16 +22,16 @@ use timely::scheduling::Activator;
 use crate::batch::AnyBatch;
 use crate::chain::{Chain, Pause, Ports};
 use crate::control::{Report, SnapshotTimes};
+use crate::event_time::{Combined, EventTime, Mark};
 use crate::exchange::{Channel, directed};
 use crate::operator::SourceStatus;
-use crate::plan::{Delivery, Task, TaskOutput};
+use crate::plan::{Delivery, Task, TaskInput, TaskOutput};
 use crate::shared::{Alignment, Notice, TaskSlot, WorkerShared};
 use crate::snapshot_pool::SnapshotJob;
-use crate::stream_time::StreamTime;
 use crate::turn::Turn;
 
-type Input = InputHandleCore<StreamTime, AnyBatch, Box<dyn Pull<Message<StreamTime, AnyBatch>>>>;
-type Guard = InputCapability<StreamTime>;
+type Input = InputHandleCore<u64, AnyBatch, Box<dyn Pull<Message<u64, AnyBatch>>>>;
+type Guard = InputCapability<u64>;
 
 /// Most records that a source is asked for at once.
 const POLL: usize = 1024;
@@ -39,62 +39,115 @@ const POLL: usize = 1024;
 /// A batch in the task's own queue. While the guard lives, Timely counts the batch as not consumed, and every frontier
 /// downstream (and the task's own) stays at its time.
 struct Queued {
-    time: StreamTime,
+    epoch: u64,
     input: usize,
     batch: AnyBatch,
     guard: Guard,
 }
 
-/// What is kept of a batch while the chain works on it: where its credit goes, and its guard.
+/// The batch that the chain works on, piece by piece between the marks that move event time; where its credit goes, and its
+/// guard.
 struct UnderWay {
+    input: usize,
     edge: u32,
     from: usize,
     records: u32,
+    /// What the chain has not been given yet.
+    rest: AnyBatch,
     _guard: Guard,
 }
 
+type Sessions<'a, 'b> = &'a mut [OutputBuilderSession<'b, u64, NoopBuilder<AnyBatch>>];
+
 /// Emits under the task's capabilities.
 struct Outlet<'a, 'b> {
-    sessions: &'a mut [OutputBuilderSession<'b, StreamTime, NoopBuilder<AnyBatch>>],
-    capabilities: &'a mut [Capability<StreamTime>],
-    outputs: &'a [TaskOutput],
-    /// For each output that deals batches out: whose turn it is.
-    next_target: &'a mut [u32],
-    epoch: u64,
+    sessions: Sessions<'a, 'b>,
+    capabilities: &'a [Capability<u64>],
+    outputs: &'a mut [Pending],
+}
+
+/// An output, and what it will send next: a batch waits for the marks that may follow it, at most until the end of the turn.
+struct Pending {
+    to: TaskOutput,
+    batch: AnyBatch,
+    /// For an output that deals records out: whose turn it is.
+    next_target: u32,
 }
 
 impl Outlet<'_, '_> {
-    fn give(&mut self, output: usize, batch: &mut AnyBatch) {
-        self.sessions[output].session_with_builder(&self.capabilities[output]).give_container(batch);
+    /// Sends what waits.
+    fn flush(&mut self, output: usize) {
+        let Pending { to, batch, next_target } = &mut self.outputs[output];
+        if batch.is_void() {
+            return;
+        }
+        let batch = std::mem::take(batch);
+        let mut session = self.sessions[output].session_with_builder(&self.capabilities[output]);
+        // each subtask of the consumer gets every mark, and each copy counts
+        let marks = batch.marks().len() as u32;
+        let mut give = |mut batch: AnyBatch, weight: u32| {
+            batch.weight = weight;
+            session.give_container(&mut batch);
+        };
+        match to.delivery {
+            Delivery::Local => give(batch, marks),
+            Delivery::Key(..) => give(batch, marks * to.to_parallelism),
+            Delivery::Broadcast => {
+                for target in 1..to.to_parallelism {
+                    let mut copy = batch.clone();
+                    copy.to = target;
+                    give(copy, marks);
+                }
+                give(batch, marks);
+            }
+            Delivery::Rebalance => {
+                let (first, parallelism) = (*next_target, to.to_parallelism);
+                *next_target = deal_out(batch, first, parallelism, |batch| give(batch, marks));
+            }
+        }
+    }
+
+    fn flush_all(&mut self) {
+        (0..self.outputs.len()).for_each(|output| self.flush(output));
     }
 }
 
-impl Ports for Outlet<'_, '_> {
-    fn send(&mut self, output: usize, mut batch: AnyBatch) {
-        let parallelism = self.outputs[output].to_parallelism;
-        match self.outputs[output].delivery {
-            Delivery::Local | Delivery::Key(..) => self.give(output, &mut batch),
-            Delivery::Rebalance => {
-                batch.to = self.next_target[output] % parallelism;
-                self.next_target[output] = (batch.to + 1) % parallelism;
-                self.give(output, &mut batch);
-            }
-            Delivery::Broadcast => {
-                for to in 0..parallelism {
-                    let mut copy =
-                        if to + 1 == parallelism { std::mem::take(&mut batch) } else { batch.clone() };
-                    copy.to = to;
-                    self.give(output, &mut copy);
-                }
-            }
+/// Deals the records of a batch out to `parallelism` subtasks, as evenly as can be, in pieces that lie together, and every mark
+/// to each of them; returns whose turn is next.
+fn deal_out(mut batch: AnyBatch, first: u32, parallelism: u32, mut give: impl FnMut(AnyBatch)) -> u32 {
+    let marks = batch.take_marks();
+    let share = batch.len().div_ceil(parallelism as usize);
+    let (mut target, mut start) = (first % parallelism, 0);
+    let mut next = target;
+    for _ in 0..parallelism {
+        let mut piece = std::mem::take(&mut batch);
+        if piece.len() > share {
+            batch = piece.split_off(share);
         }
+        let end = start + piece.len() as u32;
+        let place = |mark: &Mark| Mark { at: mark.at.clamp(start, end) - start, time: mark.time };
+        piece.set_marks(marks.iter().map(place).collect());
+        piece.to = target;
+        if !piece.is_void() {
+            give(piece);
+        }
+        target = (target + 1) % parallelism;
+        if end > start {
+            next = target;
+        }
+        start = end;
+    }
+    next
+}
+
+impl Ports for Outlet<'_, '_> {
+    fn send(&mut self, output: usize, batch: AnyBatch) {
+        self.flush(output);
+        self.outputs[output].batch = batch;
     }
 
-    fn watermark(&mut self, output: usize, watermark: Timestamp) {
-        let capability = &mut self.capabilities[output];
-        if watermark.as_millis() > capability.time().watermark {
-            capability.downgrade(&StreamTime::new(self.epoch, watermark));
-        }
+    fn mark(&mut self, output: usize, time: EventTime) {
+        self.outputs[output].batch.mark(time);
     }
 }
 
@@ -103,15 +156,14 @@ struct Driver {
     slot: usize,
     subtask: SubtaskId,
     chain: Chain,
-    outputs: Vec<TaskOutput>,
-    next_target: Vec<u32>,
+    outputs: Vec<Pending>,
     activator: Activator,
-    /// For each input: logical port and edge.
-    inputs: Vec<(usize, u32)>,
+    inputs: Vec<TaskChannels>,
     is_source: bool,
-    capabilities: Vec<Capability<StreamTime>>,
+    capabilities: Vec<Capability<u64>>,
     epoch: u64,
-    watermark: Timestamp,
+    /// Event time of all channels together.
+    time: Combined,
     queue: VecDeque<Queued>,
     later: VecDeque<Queued>,
     /// The batch that is under way in the chain.
@@ -128,16 +180,40 @@ struct Driver {
     dead: bool,
 }
 
-fn low_epoch(frontiers: &[MutableAntichain<StreamTime>]) -> u64 {
-    let of =
-        |frontier: &MutableAntichain<StreamTime>| frontier.frontier().iter().map(|time| time.epoch).min();
-    frontiers.iter().filter_map(of).min().unwrap_or(u64::MAX)
+/// One input of a task, as channels.
+struct TaskChannels {
+    /// What the operator knows the input as.
+    port: usize,
+    edge: u32,
+    /// The number of the first sender's channel.
+    first: usize,
+    /// Batches come from this worker alone.
+    local: bool,
 }
 
-fn low_watermark(frontiers: &[MutableAntichain<StreamTime>]) -> i64 {
-    let of =
-        |frontier: &MutableAntichain<StreamTime>| frontier.frontier().iter().map(|time| time.watermark).min();
-    frontiers.iter().filter_map(of).min().unwrap_or(i64::MAX)
+impl TaskChannels {
+    /// The channels of a task's inputs, and how many there are.
+    fn of(task: &Task, outputs_of: &dyn Fn(usize) -> Vec<TaskOutput>) -> (Vec<Self>, usize) {
+        let mut channels = 0;
+        let mut of = |input: &TaskInput| {
+            let local = matches!(outputs_of(input.from_task)[input.from_output].delivery, Delivery::Local);
+            let first = channels;
+            channels += if local { 1 } else { input.from_parallelism as usize };
+            Self { port: input.port, edge: input.edge, first, local }
+        };
+        let inputs = task.inputs.iter().map(&mut of).collect();
+        (inputs, channels)
+    }
+
+    fn channel(&self, from: usize) -> usize {
+        self.first + if self.local { 0 } else { from }
+    }
+}
+
+/// The least epoch over the frontiers of all inputs; the end of all inputs is the largest number.
+fn low_epoch(frontiers: &[MutableAntichain<u64>]) -> u64 {
+    let of = |frontier: &MutableAntichain<u64>| frontier.frontier().iter().copied().min();
+    frontiers.iter().filter_map(of).min().unwrap_or(u64::MAX)
 }
 
 impl Driver {
@@ -146,9 +222,9 @@ impl Driver {
         let aligned = self.shared.alignment == Alignment::ExactlyOnce;
         for (input, handle) in handles.iter_mut().enumerate() {
             handle.for_each(|guard, data| {
-                let time = guard.stamp().elements().first().copied().unwrap_or_default();
-                let queued = Queued { time, input, batch: std::mem::take(data), guard };
-                if aligned && time.epoch > self.epoch {
+                let epoch = guard.stamp().elements().first().copied().unwrap_or_default();
+                let queued = Queued { epoch, input, batch: std::mem::take(data), guard };
+                if aligned && epoch > self.epoch {
                     if self.align_since.is_none() {
                         self.align_since = Some((self.shared.clock.elapsed(), self.shared.clock.now_ms()));
                     }
@@ -191,8 +267,17 @@ impl Driver {
         }
     }
 
-    /// The synchronous part of checkpoint `id`; then the epoch moves on.
-    fn barrier(&mut self, id: u64) -> Result<()> {
+    /// Sends what waits in the outputs.
+    fn flush(&mut self, sessions: Sessions<'_, '_>) {
+        let Self { outputs, capabilities, .. } = self;
+        if !capabilities.is_empty() {
+            Outlet { sessions, capabilities, outputs }.flush_all();
+        }
+    }
+
+    /// The synchronous part of checkpoint `id`; then the epoch moves on. What was emitted before goes before the barrier.
+    fn barrier(&mut self, id: u64, sessions: Sessions<'_, '_>) -> Result<()> {
+        self.flush(sessions);
         let (clock, checkpoint) = (self.shared.clock.clone(), CheckpointId(id));
         let (begun, now_ms) = (clock.elapsed(), clock.now_ms());
         let (aligned_from, aligned_ms) = self.align_since.take().unwrap_or((begun, now_ms));
@@ -213,10 +298,7 @@ impl Driver {
         if self.snapshotted.len() > 32 {
             self.snapshotted.pop_front();
         }
-        for capability in &mut self.capabilities {
-            let watermark = capability.time().watermark;
-            capability.downgrade(&StreamTime { epoch: id, watermark });
-        }
+        self.capabilities.iter_mut().for_each(|capability| capability.downgrade(&id));
         let (generation, subtask, reports) =
             (self.shared.generation, self.subtask, self.shared.reports.clone());
         self.shared.pool.submit(SnapshotJob { generation, checkpoint, subtask, parts, times, reports });
@@ -224,20 +306,47 @@ impl Driver {
     }
 
     /// Runs the chain until it is quiet or has to pause.
-    fn run_chain(
-        &mut self,
-        turn: &mut Turn<'_>,
-        sessions: &mut [OutputBuilderSession<'_, StreamTime, NoopBuilder<AnyBatch>>],
-    ) -> Result<Pause> {
-        let Self { chain, outputs, next_target, capabilities, shared, epoch, .. } = self;
-        let mut outlet = Outlet { sessions, capabilities, outputs, next_target, epoch: *epoch };
+    fn run_chain(&mut self, turn: &mut Turn<'_>, sessions: Sessions<'_, '_>) -> Result<Pause> {
+        let Self { chain, outputs, capabilities, shared, .. } = self;
+        let mut outlet = Outlet { sessions, capabilities, outputs };
         let gate = |edges: &[u32]| shared.board.borrow().open(edges);
         chain.run(turn, &gate, &mut outlet)
     }
 
+    /// Hands the chain the next piece of the batch under way: records up to a mark that moves event time, and that mark. `false`:
+    /// there is no more of it.
+    fn next_piece(&mut self) -> bool {
+        let Some(UnderWay { input, from, rest, .. }) = &mut self.current else { return false };
+        if rest.is_void() {
+            return false;
+        }
+        let input = &self.inputs[*input];
+        let mut piece = std::mem::take(rest);
+        let marks = piece.take_marks();
+        let (channel, before) = (input.channel(*from), self.time.time());
+        let moved = marks
+            .iter()
+            .enumerate()
+            .find_map(|(n, mark)| self.time.update(channel, mark.time).map(|now| (n, mark.at, now)));
+        if let Some((n, at, _)) = moved {
+            if (at as usize) < piece.len() {
+                *rest = piece.split_off(at as usize);
+            }
+            let later = |mark: &Mark| Mark { at: mark.at - at, time: mark.time };
+            rest.set_marks(marks[n + 1..].iter().map(later).collect());
+        }
+        if !piece.is_empty() {
+            self.chain.push_batch(input.port, piece);
+        }
+        if let Some((_, _, now)) = moved {
+            self.chain.push_time(before, now);
+        }
+        true
+    }
+
     /// The batch under way has been processed: return its credit and release its guard.
     fn complete_current(&mut self) {
-        if let Some(UnderWay { edge, from, records, _guard }) = self.current.take() {
+        if let Some(UnderWay { edge, from, records, _guard, .. }) = self.current.take() {
             self.shared.board.borrow_mut().processed(edge, from, records);
         }
     }
@@ -251,18 +360,14 @@ impl Driver {
         }
     }
 
-    fn processing_time(
-        &mut self,
-        turn: &mut Turn<'_>,
-        sessions: &mut [OutputBuilderSession<'_, StreamTime, NoopBuilder<AnyBatch>>],
-    ) -> Result<()> {
+    fn processing_time(&mut self, turn: &mut Turn<'_>, sessions: Sessions<'_, '_>) -> Result<()> {
         if self.done || !self.chain.is_timed() || !self.chain.is_quiet() {
             return Ok(());
         }
         let now = self.shared.clock.now_ms();
         let due = {
-            let Self { chain, outputs, next_target, capabilities, epoch, .. } = self;
-            let mut outlet = Outlet { sessions, capabilities, outputs, next_target, epoch: *epoch };
+            let Self { chain, outputs, capabilities, .. } = self;
+            let mut outlet = Outlet { sessions, capabilities, outputs };
             chain.processing_time(now, turn, &mut outlet)?
         };
         if !self.chain.is_quiet() {
@@ -290,9 +395,9 @@ impl Driver {
     /// One activation of a task with inputs.
     fn activate_task(
         &mut self,
-        frontiers: &[MutableAntichain<StreamTime>],
+        frontiers: &[MutableAntichain<u64>],
         handles: &mut [Input],
-        sessions: &mut [OutputBuilderSession<'_, StreamTime, NoopBuilder<AnyBatch>>],
+        sessions: Sessions<'_, '_>,
     ) -> Result<()> {
         self.notices()?;
         self.pull(handles);
@@ -305,29 +410,27 @@ impl Driver {
                 self.pause(pause);
                 break;
             }
+            if self.next_piece() {
+                continue;
+            }
             self.complete_current();
             if turn.is_over() {
                 self.activator.activate();
                 break;
             }
             if let Some(Queued { input, batch, guard, .. }) = self.queue.pop_front() {
-                let (port, edge) = self.inputs[input];
-                let (from, records) = (batch.from as usize, batch.len() as u32);
-                self.current = Some(UnderWay { edge, from, records, _guard: guard });
-                self.chain.push_batch(port, batch);
+                let (edge, from, records) =
+                    (self.inputs[input].edge, batch.from as usize, batch.len() as u32);
+                self.current = Some(UnderWay { input, edge, from, records, rest: batch, _guard: guard });
                 continue;
             }
-            let set_aside = self.later.iter().map(|queued| queued.time.watermark).min().unwrap_or(i64::MAX);
-            let watermark = Timestamp::from_millis(low_watermark(frontiers).min(set_aside));
-            if watermark == Timestamp::MAX && self.watermark < watermark {
-                // the end of the input comes before the barrier, even if one step shows both: what it makes timers and
-                // windows emit belongs into the last checkpoint, since none follows
-                self.watermark = watermark;
-                self.chain.push_watermark(watermark);
-                continue;
+            if self.time.time().is_end() && self.chain.has_ended() && !self.end_reported {
+                // before the last barrier, which follows once all tasks have said this
+                self.end_reported = true;
+                self.shared.report(Report::Ended(self.subtask));
             }
             // nothing of the own epoch is left here, and nothing can arrive: the barrier is complete
-            let next = self.later.iter().map(|queued| queued.time.epoch).min().unwrap_or(u64::MAX).min(low);
+            let next = self.later.iter().map(|queued| queued.epoch).min().unwrap_or(u64::MAX).min(low);
             if next > self.epoch && next != u64::MAX {
                 let between: Vec<u64> = self
                     .shared
@@ -338,36 +441,34 @@ impl Driver {
                     .filter(|id| self.epoch < *id && *id < next)
                     .collect();
                 for id in between {
-                    self.barrier(id)?;
+                    self.barrier(id, sessions)?;
                 }
-                self.barrier(next)?;
+                self.barrier(next, sessions)?;
                 for queued in std::mem::take(&mut self.later) {
-                    let target =
-                        if queued.time.epoch <= self.epoch { &mut self.queue } else { &mut self.later };
+                    let target = if queued.epoch <= self.epoch { &mut self.queue } else { &mut self.later };
                     target.push_back(queued);
                 }
                 continue;
             }
-            if watermark > self.watermark {
-                self.watermark = watermark;
-                self.chain.push_watermark(watermark);
-                continue;
-            }
-            if low == u64::MAX && self.later.is_empty() {
-                self.chain.finish()?;
-                self.capabilities.clear();
-                self.done = true;
+            if low == u64::MAX && self.later.is_empty() && self.chain.has_ended() {
+                self.finish(sessions)?;
             }
             break;
         }
         self.processing_time(&mut turn, sessions)
     }
 
+    /// Everything is through: the operators take their last step, and whoever reads the outputs learns that this is all.
+    fn finish(&mut self, sessions: Sessions<'_, '_>) -> Result<()> {
+        self.chain.finish()?;
+        self.flush(sessions);
+        self.capabilities.clear();
+        self.done = true;
+        Ok(())
+    }
+
     /// One activation of a source.
-    fn activate_source(
-        &mut self,
-        sessions: &mut [OutputBuilderSession<'_, StreamTime, NoopBuilder<AnyBatch>>],
-    ) -> Result<()> {
+    fn activate_source(&mut self, sessions: Sessions<'_, '_>) -> Result<()> {
         let triggers = self.notices()?;
         let clock = self.shared.clock.clone();
         let mut turn = Turn::begin(self.shared.turn, &*clock);
@@ -382,7 +483,7 @@ impl Driver {
         } else {
             for (id, _) in triggers {
                 if id.0 > self.epoch {
-                    self.barrier(id.0)?;
+                    self.barrier(id.0, sessions)?;
                 }
             }
         }
@@ -396,9 +497,16 @@ impl Driver {
                 pause = Pause::TurnOver;
                 break;
             }
+            if let Some(wait) = self.shared.watermark_groups.look_again()
+                && self.chain.is_ahead()
+            {
+                self.shared.watermark_groups.wait(&self.activator);
+                self.activator.activate_after(wait);
+                break;
+            }
             let status = {
-                let Self { chain, outputs, next_target, capabilities, epoch, .. } = self;
-                let mut outlet = Outlet { sessions, capabilities, outputs, next_target, epoch: *epoch };
+                let Self { chain, outputs, capabilities, .. } = self;
+                let mut outlet = Outlet { sessions, capabilities, outputs };
                 let status = chain.poll_source(POLL, &mut turn, &mut outlet)?;
                 if status == SourceStatus::Ended {
                     chain.end_source(&mut outlet);
@@ -416,14 +524,12 @@ impl Driver {
             }
         }
         self.pause(pause);
-        if self.ended && pause == Pause::Quiet {
+        if self.ended && pause == Pause::Quiet && self.chain.has_ended() {
             if !std::mem::replace(&mut self.end_reported, true) {
-                self.shared.report(Report::SourceEnded(self.subtask));
+                self.shared.report(Report::Ended(self.subtask));
             }
             if self.finish {
-                self.chain.finish()?;
-                self.capabilities.clear();
-                self.done = true;
+                self.finish(sessions)?;
             }
         }
         if let Some(due) = wake_at.filter(|due| *due != i64::MAX) {
@@ -441,13 +547,13 @@ impl Driver {
 
 /// Adds the Timely operator for `task` and returns the streams of its outputs.
 pub(crate) fn add_task<'s>(
-    scope: Scope<'s, StreamTime>,
+    scope: Scope<'s, u64>,
     shared: &Rc<WorkerShared>,
     task: &Task,
-    streams: &[Vec<Stream<'s, StreamTime, AnyBatch>>],
+    streams: &[Vec<Stream<'s, u64, AnyBatch>>],
     outputs_of: &dyn Fn(usize) -> Vec<TaskOutput>,
     chain: impl FnOnce(&OperatorInfo) -> Option<Chain>,
-) -> Vec<Stream<'s, StreamTime, AnyBatch>> {
+) -> Vec<Stream<'s, u64, AnyBatch>> {
     let mut builder = OperatorBuilder::new(task.name.to_string(), scope);
     let mut handles: Vec<Input> = Vec::new();
     for input in &task.inputs {
@@ -464,15 +570,16 @@ pub(crate) fn add_task<'s>(
         };
         handles.push(builder.new_input(streams[input.from_task][input.from_output].clone(), channel));
     }
-    let mut outputs: Vec<OutputBuilder<StreamTime, NoopBuilder<AnyBatch>>> = Vec::new();
+    let mut outputs: Vec<OutputBuilder<u64, NoopBuilder<AnyBatch>>> = Vec::new();
     let mut produced = Vec::new();
     for _ in &task.outputs {
         let (output, stream) = builder.new_output::<AnyBatch>();
         outputs.push(OutputBuilder::from(output));
         produced.push(stream);
     }
-    if task.is_source() && task.outputs.is_empty() {
-        // a capability that nobody reads: without one Timely would take the dataflow for complete and drop it
+    if task.outputs.is_empty() {
+        // a capability that nobody reads: without one Timely would take the dataflow for complete once the input is through,
+        // and drop it while a source waits, or while a window or timer still emits
         let _ = builder.new_output::<AnyBatch>();
     }
     let info = builder.operator_info();
@@ -492,6 +599,12 @@ pub(crate) fn add_task<'s>(
     };
     let chain =
         if active { chain(&OperatorInfo { subtask, waker: crate::waker::Waker::new(sync) }) } else { None };
+    let pending = |to: &TaskOutput| Pending {
+        to: to.clone(),
+        batch: AnyBatch::default(),
+        next_target: subtask.index.0,
+    };
+    let (inputs, channels) = TaskChannels::of(task, outputs_of);
     let mut driver = Driver {
         shared: shared.clone(),
         slot,
@@ -499,14 +612,13 @@ pub(crate) fn add_task<'s>(
         dead: active && chain.is_none(),
         done: !active,
         chain: chain.unwrap_or_else(Chain::new),
-        outputs: task.outputs.clone(),
-        next_target: vec![subtask.index.0; task.outputs.len()],
+        outputs: task.outputs.iter().map(pending).collect(),
         activator,
-        inputs: task.inputs.iter().map(|input| (input.port, input.edge)).collect(),
+        inputs,
         is_source: task.is_source(),
         capabilities: Vec::new(),
         epoch: 0,
-        watermark: Timestamp::MIN,
+        time: Combined::new(channels),
         queue: VecDeque::new(),
         later: VecDeque::new(),
         current: None,
@@ -530,6 +642,7 @@ pub(crate) fn add_task<'s>(
                 true => driver.activate_source(&mut sessions),
                 false => driver.activate_task(frontiers, &mut handles, &mut sessions),
             };
+            driver.flush(&mut sessions);
             drop(sessions);
             driver.count();
             driver.shared.metrics.leave();

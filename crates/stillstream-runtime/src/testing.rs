@@ -11,9 +11,9 @@ use stillstream_types::{
 
 use crate::batch::AnyBatch;
 use crate::clock::{Clock, ManualClock};
-use crate::flow::WatermarkHub;
-use crate::operator::{Emission, OpenContext, Output};
+use crate::operator::{DEFAULT_AUTO_WATERMARK_INTERVAL, Emission, OpenContext, Output, PendingTimers};
 use crate::waker::Waker;
+use crate::watermark_groups::WatermarkGroups;
 
 impl OpenContext {
     /// A context of a fresh start: generation 1, checkpointing, 128 key groups, state in memory, a clock that stands still
@@ -37,7 +37,10 @@ impl OpenContext {
             generation: 1,
             clock: Arc::new(ManualClock::default()),
             waker: Waker::idle(),
-            watermarks: WatermarkHub::new(0, 1),
+            pending_timers: PendingTimers::Drop,
+            auto_watermark_interval: Some(DEFAULT_AUTO_WATERMARK_INTERVAL),
+            watermark_each_batch: true,
+            watermark_groups: WatermarkGroups::default(),
             counters: Arc::default(),
         }
     }
@@ -88,6 +91,14 @@ impl Output {
     pub fn take_watermarks(&mut self) -> Vec<Timestamp> {
         self.take_where(|emission| match emission {
             Emission::Watermark(watermark) => Ok(watermark),
+            other => Err(other),
+        })
+    }
+
+    /// Takes what was said about being idle.
+    pub fn take_idle(&mut self) -> Vec<bool> {
+        self.take_where(|emission| match emission {
+            Emission::Idle(idle) => Ok(idle),
             other => Err(other),
         })
     }

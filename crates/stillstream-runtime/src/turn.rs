@@ -59,6 +59,11 @@ impl<'a> Turn<'a> {
         Self { limits, clock, left, begun: now, now, settled: now, unread, watchful }
     }
 
+    /// Processing time.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
     /// Whether the task should send what it has. Never before it has done something.
     pub fn is_over(&self) -> bool {
         self.left == 0 || self.limits.time.is_some_and(|time| self.now - self.begun >= time)

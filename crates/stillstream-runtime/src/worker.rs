@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use stillstream_types::crash::crash_point;
 use stillstream_types::file_access::FileAccess;
-use stillstream_types::{Error, ErrorKind, JobId, OperatorId, Result, Timestamp};
+use stillstream_types::{Error, ErrorKind, JobId, OperatorId, Result};
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::Exchange as ExchangePact;
 use timely::dataflow::operators::Operator as _;
@@ -22,16 +22,16 @@ use crate::catch::{catch, panic_text};
 use crate::chain::Chain;
 use crate::clock::Clock;
 use crate::control::{AttemptSpec, Control, Report};
-use crate::flow::{Board, GeneratorState, WatermarkHub};
+use crate::flow::Board;
 use crate::job::RocksDbSettings;
 use crate::metrics::{Counters, WorkerMetrics};
-use crate::operator::OpenContext;
+use crate::operator::{OpenContext, PendingTimers};
 use crate::plan::{NodeBody, Physical, Task};
 use crate::shared::{Alignment, Notice, ReportSink, WorkerShared};
 use crate::snapshot_pool::{SnapshotPool, SnapshotStores};
-use crate::stream_time::StreamTime;
 use crate::task::{OperatorInfo, add_task};
 use crate::turn::TurnLimits;
+use crate::watermark_groups::WatermarkGroups;
 
 /// Settings that every worker of a job has.
 #[derive(Clone, Debug)]
@@ -45,6 +45,9 @@ pub(crate) struct WorkerSettings {
     pub rocksdb: Option<RocksDbSettings>,
     pub records_in_flight: u64,
     pub turn: TurnLimits,
+    pub pending_timers: PendingTimers,
+    pub auto_watermark_interval: Option<Duration>,
+    pub watermark_each_batch: bool,
 }
 
 /// Wakes a worker that is parked, and takes its control messages.
@@ -92,14 +95,9 @@ pub(crate) struct WorkerContext {
     pub counters: Arc<Counters>,
 }
 
-/// The number by which an operator's watermarks are known on all workers.
-fn generator(operator: OperatorId) -> u64 {
-    operator.0.iter().take(8).fold(0, |number, byte| number << 8 | *byte as u64)
-}
-
 fn open_chain(
     context: &WorkerContext,
-    shared: &Rc<WorkerShared>,
+    shared: &WorkerShared,
     spec: &AttemptSpec,
     task: &Task,
     info: &OperatorInfo,
@@ -133,7 +131,10 @@ fn open_chain(
             generation: spec.generation.0,
             clock: context.clock.clone(),
             waker: info.waker.clone(),
-            watermarks: shared.watermarks.of_generator(generator(operator.id), task.parallelism as usize),
+            pending_timers: context.settings.pending_timers,
+            auto_watermark_interval: context.settings.auto_watermark_interval,
+            watermark_each_batch: context.settings.watermark_each_batch,
+            watermark_groups: shared.watermark_groups.clone(),
             counters: context.counters.clone(),
         };
         let last = at + 1 == task.chain.len();
@@ -168,24 +169,25 @@ fn open_chain(
 enum Note {
     /// `records` of `edge` have been processed by worker `from`.
     Credit { to: u64, from: u64, edge: u32, records: i64 },
-    /// Generator `generator` on worker `from` is at `watermark`.
-    Watermark { to: u64, from: u64, generator: u64, parallelism: u32, watermark: i64, idle: bool },
+    /// The slowest member of `group` on worker `from` is at `watermark`.
+    Group { to: u64, from: u64, group: u64, watermark: i64 },
 }
 
 impl Note {
     fn to(&self) -> u64 {
         match self {
-            Self::Credit { to, .. } | Self::Watermark { to, .. } => *to,
+            Self::Credit { to, .. } | Self::Group { to, .. } => *to,
         }
     }
 }
 
-/// The second dataflow: credits back to the senders, watermarks to all. It never blocks and nothing waits for it.
+/// The second dataflow: credits back to the senders, and how far the members of a group of sources are. It never blocks and nothing waits for it.
 fn add_notes(
     worker: &mut Worker,
     shared: &Rc<WorkerShared>,
     end: &Rc<Cell<bool>>,
 ) -> Rc<RefCell<Option<Activator>>> {
+    let peers = worker.peers() as u64;
     let activator: Rc<RefCell<Option<Activator>>> = Rc::default();
     let (sender, receiver, end, slot) = (shared.clone(), shared.clone(), end.clone(), activator.clone());
     worker.dataflow_named::<(), _, _>("credits", |scope| {
@@ -193,7 +195,9 @@ fn add_notes(
             scope,
             "credits",
             move |capability, info| {
-                *slot.borrow_mut() = Some(scope.activator_for(info.address));
+                let own = scope.activator_for(info.address);
+                sender.watermark_groups.set_sender(own.clone());
+                *slot.borrow_mut() = Some(own);
                 let mut capability = Some(capability);
                 move |output| {
                     if end.get() {
@@ -205,19 +209,10 @@ fn add_notes(
                     sender.board.borrow_mut().take_owed(|to, edge, records| {
                         session.give(Note::Credit { to, from, edge, records })
                     });
-                    for (generator, parallelism, GeneratorState { watermark, idle }) in
-                        sender.watermarks.take_news()
-                    {
-                        for to in (0..sender.peers as u64).filter(|to| *to != from) {
-                            session.give(Note::Watermark {
-                                to,
-                                from,
-                                generator,
-                                parallelism,
-                                watermark: watermark.as_millis(),
-                                idle,
-                            });
-                        }
+                    for (group, watermark) in sender.watermark_groups.take_news() {
+                        (0..peers).filter(|to| *to != from).for_each(|to| {
+                            session.give(Note::Group { to, from, group, watermark });
+                        });
                     }
                 }
             },
@@ -229,9 +224,8 @@ fn add_notes(
                         Note::Credit { from, edge, records, .. } => {
                             receiver.board.borrow_mut().credited(edge, from as usize, records);
                         }
-                        Note::Watermark { from, generator, parallelism, watermark, idle, .. } => {
-                            let state = GeneratorState { watermark: Timestamp::from_millis(watermark), idle };
-                            receiver.watermarks.heard(generator, parallelism, from as usize, state);
+                        Note::Group { from, group, watermark, .. } => {
+                            receiver.watermark_groups.heard(from as usize, group, watermark);
                         }
                     }
                 }
@@ -255,12 +249,11 @@ pub(crate) fn run_attempt(
     let board = Board::new(index, peers, context.physical.edges, settings.records_in_flight);
     let shared = Rc::new(WorkerShared {
         index,
-        peers,
         generation: spec.generation,
         alignment: settings.alignment,
         turn: settings.turn,
         board: RefCell::new(board),
-        watermarks: WatermarkHub::new(index, peers),
+        watermark_groups: WatermarkGroups::new(index),
         slots: RefCell::default(),
         failed: Cell::new(false),
         triggered: RefCell::default(),
@@ -271,7 +264,7 @@ pub(crate) fn run_attempt(
     });
     let job = worker.next_dataflow_index();
     let mut running = Vec::new();
-    worker.dataflow_named::<StreamTime, _, _>("job", |scope| {
+    worker.dataflow_named::<u64, _, _>("job", |scope| {
         let mut streams = Vec::new();
         for task in &context.physical.tasks {
             let outputs_of = |task: usize| context.physical.tasks[task].outputs.clone();
@@ -340,7 +333,7 @@ fn step(
             job_done = true;
             end.set(true);
         }
-        let owes = shared.board.borrow().owed() > 0 || shared.watermarks.has_news();
+        let owes = shared.board.borrow().owed() > 0;
         let idle = || worker.activations().borrow().empty_for() != Some(Duration::ZERO);
         if job_done || (owes && (shared.board.borrow().owes_much() || idle())) {
             notes.borrow().iter().for_each(Activator::activate);

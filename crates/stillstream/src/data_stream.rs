@@ -74,6 +74,12 @@ impl<T: Data> DataStream<T> {
         DataStream::new(self.graph.clone(), self.graph.operator(spec, &[&self.upstreams], make))
     }
 
+    /// Whether this is what a source emits, as it comes.
+    pub(crate) fn is_source(&self) -> bool {
+        matches!(self.upstreams.as_slice(), [Upstream { node, side: None, exchange: Exchange::Forward }]
+            if self.graph.is_source(*node))
+    }
+
     fn with_exchange(&self, exchange: Exchange) -> Self {
         let mut stream = self.clone();
         stream.upstreams.iter_mut().for_each(|upstream| upstream.exchange = exchange.clone());
@@ -249,7 +255,7 @@ impl<T: Data> DataStream<T> {
         stream
     }
 
-    /// Deals the records out evenly, batch by batch, to the subtasks of the next operator.
+    /// Deals the records out evenly to the subtasks of the next operator.
     pub fn rebalance(&self) -> DataStream<T> {
         self.with_exchange(Exchange::Rebalance)
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 
 use stillstream_runtime::Operator;
 use stillstream_runtime::connect::{SourceOperator, SplitSource};
-use stillstream_runtime::plan::{Exchange, Node, NodeBody, NodeId, NodeInput, Plan};
+use stillstream_runtime::plan::{EventTimeRole, Exchange, Node, NodeBody, NodeId, NodeInput, Plan};
 use stillstream_types::{Error, ErrorKind, Result};
 
 use crate::side_output::Sides;
@@ -83,6 +83,8 @@ impl Graph {
             max_parallelism: None,
             stateful: spec.stateful,
             chaining: true,
+            with_source: false,
+            event_time: EventTimeRole::Passes,
             body,
             inputs,
         });
@@ -146,6 +148,11 @@ impl Graph {
         });
         let body = NodeBody::Operator(Arc::new(move || Ok(Box::new(make()?) as Box<dyn Operator>)));
         self.add(spec, body, inputs.collect())
+    }
+
+    /// Whether a node is a source.
+    pub fn is_source(&self, node: NodeId) -> bool {
+        self.0.borrow().plan.nodes[node.0].inputs.is_empty()
     }
 
     /// Changes the node that a stream comes from.

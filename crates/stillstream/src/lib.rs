@@ -79,3 +79,4 @@ pub use stillstream_runtime::{Batch, SourceStatus};
 pub use stillstream_state as state;
 pub use stillstream_types::config;
 pub use stillstream_types::{CheckpointId, Error, ErrorKind, Result, ResultExt};
+pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};

@@ -10,7 +10,9 @@ pub use stillstream_state::{
     Aggregate, AggregatingState, BroadcastState, Data, ListState, MapState, OperatorListState, ReducingState,
     StateTtlConfig, TtlUpdateType, TtlVisibility, ValueState,
 };
-pub use stillstream_types::config::{CheckpointingMode, ExternalizedCheckpointRetention, ProgressMode};
+pub use stillstream_types::config::{
+    CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
+};
 pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
 pub use stillstream_types::{Error, ErrorKind, Result, ResultExt, Timestamp};
 
@@ -18,7 +20,7 @@ pub use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
     ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
 };
-pub use crate::watermark::WatermarkStrategy;
+pub use crate::watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
 pub use crate::window::{ProcessWindow, Session, Sliding, TimeWindow, Tumbling};
 pub use crate::{
     Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use stillstream_checkpoint::{CheckpointConfig, CheckpointingMode, RestartStrategyConfig, Retention};
+use stillstream_runtime::PendingTimers;
 use stillstream_runtime::job::{JobSettings, ProgressMode, StateBackend};
 use stillstream_state::{RocksDbOptions, StateError};
 use stillstream_types::config::{self, CheckpointStorageType, Configuration, StateBackendType, options as o};
@@ -61,6 +62,13 @@ pub(crate) fn job_settings(
         start_fresh: config.get(o::START_FRESH),
         records_in_flight: natural(config.get(o::RECORDS_IN_FLIGHT)).into(),
         buffer_timeout: config.get(o::BUFFER_TIMEOUT_ENABLED).then(|| config.get(o::BUFFER_TIMEOUT)),
+        auto_watermark_interval: Some(config.get(o::AUTO_WATERMARK_INTERVAL)).filter(|at| !at.is_zero()),
+        watermark_each_batch: !config.is_set(o::AUTO_WATERMARK_INTERVAL),
+        pending_timers: match config.get(o::PENDING_TIMERS) {
+            config::PendingTimers::Drop => PendingTimers::Drop,
+            config::PendingTimers::Fire => PendingTimers::Fire,
+            config::PendingTimers::Await => PendingTimers::Await,
+        },
         cancellation_timeout: match config.get(o::CANCELLATION_TIMEOUT) {
             Duration::ZERO => FOREVER,
             timeout => timeout.min(FOREVER),

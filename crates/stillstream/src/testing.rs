@@ -141,7 +141,7 @@ impl<F: KeyedProcess> KeyedProcessDriver<F> {
             match emission {
                 Emission::Batch(batch) => self.main.extend(batch.take::<F::Out>()?.values),
                 Emission::Side(side, batch) => self.side.push((side, batch)),
-                Emission::Watermark(_) => {}
+                Emission::Watermark(_) | Emission::Idle(_) | Emission::Split(_) => {}
             }
         }
         Ok(())

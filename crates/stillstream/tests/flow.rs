@@ -2,10 +2,10 @@
 
 mod flow_plans;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
-use flow_plans::{Join, Outcome, Plan, Row, Weight, end_within};
+use flow_plans::{Join, Outcome, Plan, Row, Weight, end_within, weight};
 use stillstream::connect::Plain;
 use stillstream::prelude::*;
 use stillstream::{Batch, JobMetrics};
@@ -23,10 +23,9 @@ fn run(env: &StreamExecutionEnvironment, name: &str, limit: Duration) -> (JobRes
     }
 }
 
-/// Runs the plan of a seed; what is wrong with its outcome.
-fn run_plan(seed: u64) -> Result<(), String> {
+/// How a plan runs, by its seed. What is returned with it keeps its checkpoints.
+fn setting(plan: &mut Plan) -> (StreamExecutionEnvironment, u32, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let mut plan = Plan::new(seed);
     let parallelism = 1 + plan.random.below(4) as u32;
     let limit = 64 << plan.random.below(7);
     let interval = 10 + plan.random.below(21);
@@ -46,7 +45,15 @@ fn run_plan(seed: u64) -> Result<(), String> {
     if let Some(mode) = mode {
         env.enable_checkpointing(millis(interval)).set_checkpointing_mode(mode);
     }
+    (env, parallelism, folder)
+}
+
+/// Runs the plan of a seed; what is wrong with its outcome.
+fn run_plan(seed: u64) -> Result<(), String> {
+    let mut plan = Plan::new(seed);
+    let (env, parallelism, _folder) = setting(&mut plan);
     let Outcome { rows, least, most, text } = plan.build(&env, parallelism.into());
+    let rows = rows.collect();
     let client =
         env.execute_async(format!("seed {seed}")).map_err(|error| format!("{seed}: {text}: {error}"))?;
     match end_within(&client, seconds(20)) {
@@ -64,6 +71,59 @@ fn run_plan(seed: u64) -> Result<(), String> {
             }
         }
     }
+}
+
+/// Runs a plan whose sources never end, until everything has come out that must, all but the last watermark; what is wrong.
+fn run_endless(seed: u64) -> Result<(), String> {
+    let mut plan = Plan::endless(seed);
+    let (env, parallelism, _folder) = setting(&mut plan);
+    let Outcome { rows, least, most, text } = plan.build(&env, parallelism.into());
+    let (sum, (reached, end)) = (Arc::new(AtomicU64::new(0)), mpsc::channel());
+    let (counted, reached) = (sum.clone(), Mutex::new(reached));
+    let count = move |row: &Row| {
+        let before = counted.fetch_add(weight(row), Ordering::SeqCst);
+        if before < least && before + weight(row) >= least {
+            // a test that has given up does not listen
+            _ = reached.lock().unwrap().send(());
+        }
+    };
+    rows.inspect(count).discard();
+    let client =
+        env.execute_async(format!("seed {seed}")).map_err(|error| format!("{seed}: {text}: {error}"))?;
+    let arrived = end.recv_timeout(seconds(20)).is_ok();
+    let status = client.status();
+    client.cancel();
+    if end_within(&client, seconds(20)).is_none() {
+        return Err(format!("seed {seed} cannot be cancelled: {text}: {:?}", client.status()));
+    }
+    let found = sum.load(Ordering::SeqCst);
+    match (arrived, found <= most) {
+        (true, true) => Ok(()),
+        (false, _) => Err(format!("seed {seed} hangs at {found} of {least} ({status:?}): {text}")),
+        (true, false) => Err(format!("seed {seed}: {found}, expected at most {most}: {text}")),
+    }
+}
+
+/// What is wrong with the plans of seeds, two at a time: many wait more than they work.
+fn wrong_of(seeds: std::ops::RangeInclusive<u64>, run: fn(u64) -> Result<(), String>) -> Vec<String> {
+    let next = Mutex::new(seeds);
+    let work = || {
+        let mut wrong = Vec::new();
+        loop {
+            let Some(seed) = next.lock().unwrap().next() else { return wrong };
+            wrong.extend(run(seed).err());
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = [(); 2].map(|()| scope.spawn(work));
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn event_time_goes_on_in_every_plan_whose_sources_never_end() {
+    let wrong = wrong_of(1..=200, run_endless);
+    assert!(wrong.is_empty(), "{} plans:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
@@ -99,7 +159,7 @@ fn window_sums(env: &StreamExecutionEnvironment, count: u64, keys: u64, per_ms: 
         .uid("windows")
 }
 
-fn weight(rows: &Collect<Row>) -> u64 {
+fn total(rows: &Collect<Row>) -> u64 {
     rows.items().iter().map(|row| row.1).sum()
 }
 
@@ -114,7 +174,7 @@ fn a_firing_window_of_many_keys_does_not_wait_for_its_own_input() {
             "firing window, {parallelism} workers, limit {limit}: {result}, in flight {}",
             metrics.max_in_flight
         );
-        assert_eq!(weight(&rows), 300_000, "{parallelism} workers, limit {limit}");
+        assert_eq!(total(&rows), 300_000, "{parallelism} workers, limit {limit}");
     }
 }
 
@@ -132,7 +192,7 @@ fn a_window_and_a_source_into_a_join_do_not_wait_for_each_other_at_a_barrier() {
             "window and join, {parallelism} workers, limit {limit}: {result}, slowest {:?}, in flight {}",
             result.checkpoints.slowest, metrics.max_in_flight
         );
-        assert_eq!(weight(&rows), 150_000, "{parallelism} workers, limit {limit}");
+        assert_eq!(total(&rows), 150_000, "{parallelism} workers, limit {limit}");
     }
 }
 
@@ -161,7 +221,7 @@ fn a_slow_operator_keeps_in_flight_records_bounded_and_checkpoints_go_on() {
         "slow operator, limit {limit}: {result}, in flight {}, slowest checkpoint {:?}",
         metrics.max_in_flight, result.checkpoints.slowest
     );
-    assert_eq!(weight(&rows), 40_000);
+    assert_eq!(total(&rows), 40_000);
     assert!(metrics.max_in_flight > 0, "it is counted");
     assert!(metrics.max_in_flight <= u64::from(limit) + SLACK, "{metrics:?}");
     assert!(result.checkpoints.completed >= 3, "checkpoints go on under backpressure: {result}");

@@ -24,5 +24,5 @@ pub use background::{Arrived, BackgroundReader, Chunk, ChunkSender};
 pub use plain::{Plain, PlainWriter};
 pub use sink::{DEFAULT_COMMIT_RETRIES, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
 pub use sink_operator::{SinkOperator, sink_body};
-pub use source::{SourceContext, SplitReader, SplitSource};
+pub use source::{SourceContext, SplitNews, SplitReader, SplitSource};
 pub use source_operator::{SourceOperator, source_body};

@@ -88,6 +88,14 @@ pub trait SplitReader<T, S>: 'static {
     /// are done too, or they would be read again after a restore.
     fn positions(&self) -> Vec<S>;
 
+    /// What there is to tell of the splits, asked after [`assign`](Self::assign) and after each [`poll`](Self::poll). A reader whose
+    /// splits are read side by side says here which one the records of that call came from, and each split has a watermark
+    /// of its own: a slow one holds event time back, and a fast one makes no record of a slow one late. `None`, the default:
+    /// all records of the subtask have one watermark together.
+    fn split_news(&mut self) -> Option<SplitNews> {
+        None
+    }
+
     /// Records for the source's side output 0 that came with the last [`poll`](Self::poll), such as malformed rows.
     fn side_output(&mut self) -> Option<AnyBatch> {
         None
@@ -98,6 +106,17 @@ pub trait SplitReader<T, S>: 'static {
         let _ = id;
         Ok(())
     }
+}
+
+/// What a reader tells of its splits; numbers are indexes among those that were assigned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SplitNews {
+    /// Splits that are being read from now on. After `assign`: all that are not done.
+    pub opened: Vec<usize>,
+    /// Where the records of the last `poll` came from.
+    pub current: Option<usize>,
+    /// Splits that have been read through with these records.
+    pub ended: Vec<usize>,
 }
 
 /// What a reader is told when it is made.

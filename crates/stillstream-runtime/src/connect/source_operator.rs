@@ -6,9 +6,9 @@ use std::sync::Arc;
 use stillstream_types::{CheckpointId, Error, ErrorKind, RedistributionMode, Result};
 
 use super::list_state::StoredList;
-use super::source::{SourceContext, SplitReader, SplitSource};
+use super::source::{SourceContext, SplitNews, SplitReader, SplitSource};
 use crate::batch::Batch;
-use crate::operator::{AsyncSnapshot, OpenContext, Output, Source, SourceStatus};
+use crate::operator::{AsyncSnapshot, OpenContext, Output, Source, SourceStatus, SplitEvent};
 use crate::plan::NodeBody;
 
 /// The union list state that holds all splits with their positions.
@@ -28,12 +28,18 @@ pub struct SourceOperator<S: SplitSource> {
     source: Arc<S>,
     reader: Option<Box<dyn SplitReader<S::Item, S::Split>>>,
     stored: Option<StoredList<S::Split>>,
+    /// What the reader has told of its splits when they were assigned; passed on with the first records.
+    assigned: Option<SplitNews>,
 }
 
 impl<S: SplitSource> fmt::Debug for SourceOperator<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SourceOperator")
     }
+}
+
+fn tell(splits: &[usize], event: fn(u32) -> SplitEvent, out: &mut Output) {
+    splits.iter().for_each(|split| out.split(event(*split as u32)));
 }
 
 fn not_open() -> Error {
@@ -43,7 +49,7 @@ fn not_open() -> Error {
 impl<S: SplitSource> SourceOperator<S> {
     /// One subtask of `source`.
     pub fn new(source: Arc<S>) -> Self {
-        Self { source, reader: None, stored: None }
+        Self { source, reader: None, stored: None, assigned: None }
     }
 }
 
@@ -59,6 +65,7 @@ impl<S: SplitSource> Source for SourceOperator<S> {
         let own = splits.into_iter().enumerate().filter(|(at, _)| at % parallelism == mine);
         let mut reader = self.source.reader(&SourceContext::of(context))?;
         reader.assign(own.map(|(_, split)| split).collect())?;
+        self.assigned = reader.split_news();
         self.reader = Some(reader);
         Ok(())
     }
@@ -66,8 +73,18 @@ impl<S: SplitSource> Source for SourceOperator<S> {
     fn poll(&mut self, max_records: usize, out: &mut Output) -> Result<SourceStatus> {
         let reader = self.reader.as_mut().ok_or_else(not_open)?;
         let mut batch = Batch::default();
+        if let Some(assigned) = self.assigned.take() {
+            out.split(SplitEvent::Told);
+            tell(&assigned.opened, SplitEvent::Opened, out);
+        }
         let status = reader.poll(max_records, &mut batch)?;
+        let news = reader.split_news().unwrap_or_default();
+        tell(&news.opened, SplitEvent::Opened, out);
+        if let Some(split) = news.current.filter(|_| !batch.is_empty()) {
+            out.split(SplitEvent::From(split as u32));
+        }
         out.batch(batch);
+        tell(&news.ended, SplitEvent::Ended, out);
         while let Some(side) = reader.side_output() {
             out.side(0, side);
         }

@@ -107,7 +107,7 @@ struct State {
     phase: Phase,
     generation: Generation,
     stopped: BTreeSet<usize>,
-    sources_left: BTreeSet<SubtaskId>,
+    not_ended: BTreeSet<SubtaskId>,
     wake_at: Option<Duration>,
     requests: HashMap<RequestId, mpsc::Sender<Result<CheckpointReport, CheckpointFailure>>>,
     next_request: u64,
@@ -156,7 +156,7 @@ impl Manager {
             phase: Phase::Preparing,
             generation: Generation(0),
             stopped: BTreeSet::new(),
-            sources_left: BTreeSet::new(),
+            not_ended: BTreeSet::new(),
             wake_at: None,
             requests: HashMap::new(),
             next_request: 0,
@@ -371,26 +371,14 @@ impl Manager {
                         self.state.phase = Phase::Running;
                         self.advance(JobStatus::Running);
                         let tasks = self.tasks();
-                        // a short source may have ended before the last task was open
-                        let ended =
-                            |task: &&TaskInfo| task.is_source && !self.state.sources_left.contains(&task.id);
-                        let ended: Vec<SubtaskId> = tasks.iter().filter(ended).map(|task| task.id).collect();
                         self.engine(Event::AttemptStarted { generation, tasks });
-                        if self.checkpointing() {
-                            ended
-                                .into_iter()
-                                .for_each(|subtask| self.engine(Event::SourceEnded { generation, subtask }));
-                        }
-                        self.all_sources_ended();
+                        self.all_ended();
                     }
                 }
             }
-            Report::SourceEnded(subtask) => {
-                self.state.sources_left.remove(&subtask);
-                if self.checkpointing() && matches!(self.state.phase, Phase::Running) {
-                    self.engine(Event::SourceEnded { generation, subtask });
-                }
-                self.all_sources_ended();
+            Report::Ended(subtask) => {
+                self.state.not_ended.remove(&subtask);
+                self.all_ended();
             }
             Report::Acknowledged { checkpoint, subtask, snapshot, times } => {
                 let metrics = metrics_of(&times);
@@ -435,12 +423,17 @@ impl Manager {
         }
     }
 
-    /// Without checkpoints the end of all sources is the end of the job.
-    fn all_sources_ended(&mut self) {
-        if !self.checkpointing()
-            && self.state.sources_left.is_empty()
-            && matches!(self.state.phase, Phase::Running)
-        {
+    /// The input is through, and everything has been emitted that its end causes: with checkpoints it is time for the final one,
+    /// without them it is the end of the job. Also a task without checkpoints must not end before: a window may still emit.
+    fn all_ended(&mut self) {
+        if !self.state.not_ended.is_empty() || !matches!(self.state.phase, Phase::Running) {
+            return;
+        }
+        if self.checkpointing() {
+            let generation = self.state.generation;
+            let sources = self.tasks().into_iter().filter(|task| task.is_source);
+            sources.for_each(|task| self.engine(Event::SourceEnded { generation, subtask: task.id }));
+        } else {
             self.state.phase = Phase::Draining;
             self.fleet.send(Control::Finish);
         }

@@ -128,6 +128,9 @@ fn snapshot_stores(settings: &JobSettings, storage: &Option<JobStorage>) -> Arc<
 
 fn worker_settings(settings: &JobSettings) -> WorkerSettings {
     WorkerSettings {
+        pending_timers: settings.pending_timers,
+        auto_watermark_interval: settings.auto_watermark_interval,
+        watermark_each_batch: settings.watermark_each_batch,
         alignment: match settings.checkpoint.mode {
             CheckpointingMode::ExactlyOnce => Alignment::ExactlyOnce,
             CheckpointingMode::AtLeastOnce => Alignment::AtLeastOnce,

@@ -8,6 +8,8 @@ use stillstream_checkpoint::{CheckpointConfig, RestartStrategyConfig};
 use stillstream_state::RocksDbOptions;
 use stillstream_types::file_access::FileAccess;
 
+use crate::operator::{DEFAULT_AUTO_WATERMARK_INTERVAL, PendingTimers};
+
 /// Where state lives while the job runs, and where its snapshots go.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StateBackend {
@@ -129,6 +131,12 @@ pub struct JobSettings {
     /// How long a record may wait for others that are sent with it (`execution.buffer-timeout.interval`); zero: not at all,
     /// `None`: time does not matter.
     pub buffer_timeout: Option<Duration>,
+    /// What becomes of timers of processing time at the end of a bounded input (`stillstream.timers.at-end-of-input`).
+    pub pending_timers: PendingTimers,
+    /// How often generators of watermarks are asked (`pipeline.auto-watermark-interval`); `None`: never.
+    pub auto_watermark_interval: Option<Duration>,
+    /// Whether strategies that are built in say after each batch how far event time is, and not at that interval.
+    pub watermark_each_batch: bool,
     /// How long a subtask may take to stop before it is given up and named (`task.cancellation.timeout`).
     pub cancellation_timeout: Duration,
     /// State streams below this many bytes are kept inside `_metadata`.
@@ -162,6 +170,9 @@ impl Default for JobSettings {
             records_in_flight: 65_536,
             budget: 8_192,
             buffer_timeout: Some(Duration::from_millis(100)),
+            pending_timers: PendingTimers::Drop,
+            auto_watermark_interval: Some(DEFAULT_AUTO_WATERMARK_INTERVAL),
+            watermark_each_batch: true,
             cancellation_timeout: Duration::from_secs(180),
             inline_threshold: 20 << 10,
             file_access: FileAccess::default(),

@@ -41,7 +41,7 @@ pub(crate) mod kind {
     pub const HELLO: u32 = 1;
     pub const LISTENING: u32 = 2;
     pub const RUNNING: u32 = 3;
-    pub const SOURCE_ENDED: u32 = 4;
+    pub const ENDED: u32 = 4;
     pub const ACKNOWLEDGED: u32 = 5;
     pub const DECLINED: u32 = 6;
     pub const COMMITTED: u32 = 7;
@@ -172,7 +172,7 @@ pub(crate) fn encode_report(generation: Generation, report: Report, frame_size: 
     };
     match report {
         Report::Running(subtask) => of(kind::RUNNING, Some(subtask)),
-        Report::SourceEnded(subtask) => of(kind::SOURCE_ENDED, Some(subtask)),
+        Report::Ended(subtask) => of(kind::ENDED, Some(subtask)),
         Report::Acknowledged { checkpoint, subtask, snapshot, times } => {
             of(kind::ACKNOWLEDGED, Some(subtask));
             message.checkpoint = checkpoint.0;
@@ -228,7 +228,7 @@ pub(crate) fn decode_report(message: ToManager) -> Result<Option<Report>> {
     let number = |at: usize| message.numbers.get(at).copied().unwrap_or(0);
     Ok(Some(match message.kind {
         kind::RUNNING => Report::Running(subtask),
-        kind::SOURCE_ENDED => Report::SourceEnded(subtask),
+        kind::ENDED => Report::Ended(subtask),
         kind::ACKNOWLEDGED => {
             let times = SnapshotTimes {
                 start_delay_us: number(0),

@@ -201,6 +201,8 @@ pub fn plan(behaviour: &Behaviour) -> Plan {
         max_parallelism: Some(128),
         stateful: true,
         chaining: true,
+        with_source: false,
+        event_time: stillstream_runtime::plan::EventTimeRole::Passes,
         body,
         inputs,
     };

@@ -126,6 +126,18 @@ choice! {
 }
 
 choice! {
+    /// What becomes of timers of processing time that are still set when a bounded input ends.
+    PendingTimers {
+        /// They never fire.
+        Drop = "drop",
+        /// They fire at once.
+        Fire = "fire",
+        /// They fire at their time, and the job ends after the last one.
+        Await = "await",
+    }
+}
+
+choice! {
     /// When a running job shows its progress on the terminal.
     ProgressMode {
         /// When the terminal is one.

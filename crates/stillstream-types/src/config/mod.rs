@@ -50,7 +50,8 @@ use std::fmt;
 pub use byte_size::ByteSize;
 pub use choice::{
     CheckpointStorageType, CheckpointingMode, CompactionStyle, ExternalizedCheckpointRetention, FileAccess,
-    InfoLogLevel, PredefinedOptions, ProgressMode, RecoveryClaimMode, RestartStrategyType, StateBackendType,
+    InfoLogLevel, PendingTimers, PredefinedOptions, ProgressMode, RecoveryClaimMode, RestartStrategyType,
+    StateBackendType,
 };
 pub use duration::parse_duration;
 pub use error::{ConfigError, ConfigErrors};

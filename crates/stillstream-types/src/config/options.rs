@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::byte_size::ByteSize;
 use super::choice::{
     CheckpointStorageType, CheckpointingMode, CompactionStyle, ExternalizedCheckpointRetention, FileAccess,
-    InfoLogLevel, PredefinedOptions, ProgressMode, RecoveryClaimMode, RestartStrategyType, StateBackendType,
+    InfoLogLevel, PendingTimers, PredefinedOptions, ProgressMode, RecoveryClaimMode, RestartStrategyType,
+    StateBackendType,
 };
 use super::value::{ConfigValue, Kind};
 
@@ -210,6 +211,8 @@ typed! {
     MAX_PARALLELISM: i32 = "pipeline.max-parallelism";
     /// Operators without a uid get one from the graph.
     AUTO_GENERATE_UIDS: bool = "pipeline.auto-generate-uids";
+    /// How often generators of watermarks are asked; zero: never.
+    AUTO_WATERMARK_INTERVAL: Duration = "pipeline.auto-watermark-interval";
     /// Operators without an exchange between them run as one task.
     OPERATOR_CHAINING: bool = "pipeline.operator-chaining.enabled";
     /// Whether time matters to when a record is sent.
@@ -237,6 +240,8 @@ typed! {
     RECORDS_IN_FLIGHT: i32 = "stillstream.flow.records-in-flight";
     /// Share of RocksDB's memory for hot entries as native values.
     ROCKSDB_WRITE_BACK_RATIO: f64 = "stillstream.state.rocksdb.write-back-ratio";
+    /// What becomes of timers of processing time at the end of the input.
+    PENDING_TIMERS: PendingTimers = "stillstream.timers.at-end-of-input";
     /// When progress is shown.
     PROGRESS: ProgressMode = "stillstream.progress";
 }

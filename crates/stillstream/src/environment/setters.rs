@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stillstream_types::config::{
-    CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, ProgressMode,
+    CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
     StateBackendType, options as o,
 };
 
@@ -193,6 +193,27 @@ impl StreamExecutionEnvironment {
     /// Key `execution.buffer-timeout.enabled`.
     pub fn disable_buffer_timeout(&mut self) -> &mut Self {
         self.config.set(o::BUFFER_TIMEOUT_ENABLED, false);
+        self
+    }
+
+    /// How often generators of watermarks are asked for one; zero: never. Default: 200 ms.
+    ///
+    /// It is for generators of one's own ([`WatermarkGenerator::on_periodic`](crate::WatermarkGenerator::on_periodic)). The strategies
+    /// that are built in say after each batch how far event time is, and only if this is set at its interval instead.
+    ///
+    /// Key `pipeline.auto-watermark-interval`.
+    pub fn set_auto_watermark_interval(&mut self, interval: Duration) -> &mut Self {
+        self.config.set(o::AUTO_WATERMARK_INTERVAL, interval);
+        self
+    }
+
+    /// What becomes of timers of processing time that are still set when a bounded input ends: dropped, fired at once, or awaited.
+    /// Default: dropped, as in Flink. While they are awaited the job goes on and takes checkpoints; a function that sets a new
+    /// timer each time one fires never ends.
+    ///
+    /// Key `stillstream.timers.at-end-of-input`.
+    pub fn set_pending_timers(&mut self, pending: PendingTimers) -> &mut Self {
+        self.config.set(o::PENDING_TIMERS, pending);
         self
     }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use stillstream_runtime::clock::Clock;
 use stillstream_runtime::exchange::KeySelector;
-use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
-use stillstream_state::{Data, Key, KeyedStateBackend, OperatorStateBackend, StateError, TimeDomain, Timers};
+use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output, PendingTimers};
+use stillstream_state::{
+    Data, Key, KeyedStateBackend, OperatorStateBackend, StateError, TimeDomain, Timer, Timers,
+};
 use stillstream_types::{CheckpointId, Error, ErrorKind, KeyHash, Result, Timestamp};
 
 use super::expiry::Expiry;
@@ -112,6 +114,11 @@ pub(crate) struct KeyedOperator<L: Logic> {
     watermark: Timestamp,
     /// A watermark whose timers are firing.
     due: Option<Timestamp>,
+    pending_timers: PendingTimers,
+    /// The input has ended: what is set for processing time from now on does not fire.
+    ended: bool,
+    /// Timers of processing time that fire because the input has ended.
+    last_timers: Option<std::vec::IntoIter<Timer<L::Key, ()>>>,
 }
 
 impl<L: Logic> KeyedOperator<L> {
@@ -124,7 +131,35 @@ impl<L: Logic> KeyedOperator<L> {
             out: Collector::default(),
             watermark: Timestamp::MIN,
             due: None,
+            pending_timers: PendingTimers::Drop,
+            ended: false,
+            last_timers: None,
         }
+    }
+
+    /// Fires a slice of the timers of processing time that were set when the input ended; says whether there are more.
+    fn fire_last(&mut self, out: &mut Output) -> Result<bool> {
+        let room = out.room().min(SLICE);
+        let mut last = match self.last_timers.take() {
+            Some(last) => last,
+            None => self.call(out, |_, call| {
+                let mut all = Vec::new();
+                while let Some(timer) =
+                    call.processing_timers.pop_due(Timestamp::MAX).map_err(StateError::into_error)?
+                {
+                    all.push(timer);
+                }
+                Ok(all.into_iter())
+            })?,
+        };
+        self.call(out, |logic, call| {
+            last.by_ref().take(room).try_for_each(|timer| {
+                logic.timer(timer.time, &mut call.context(&timer.key, timer.hash, None))
+            })
+        })?;
+        let more = last.len() > 0;
+        self.last_timers = Some(last);
+        Ok(more)
     }
 
     fn call<R>(
@@ -183,6 +218,7 @@ impl<L: Logic> Operator for KeyedOperator<L> {
         let event_timers = timers(&mut states, "_timers-event", TimeDomain::EventTime)?;
         let processing_timers = timers(&mut states, "_timers-processing", TimeDomain::ProcessingTime)?;
         let logic = (self.make)(&mut states, &mut broadcasts)?;
+        self.pending_timers = context.pending_timers;
         self.opened = Some(Opened {
             logic,
             expiry: Expiry::of(&states.backend, &context.name, &context.counters),
@@ -217,7 +253,22 @@ impl<L: Logic> Operator for KeyedOperator<L> {
         Ok(false)
     }
 
+    fn end_of_input(&mut self, now_ms: i64, out: &mut Output) -> Result<Option<i64>> {
+        let next = self.opened.as_ref().and_then(|opened| opened.processing_timers.peek_next_time());
+        let again = match (self.pending_timers, next) {
+            (PendingTimers::Drop, _) => None,
+            (PendingTimers::Fire, _) => self.fire_last(out)?.then_some(now_ms),
+            // they fire as ever; one that is due does so before this is asked again
+            (PendingTimers::Await, next) => next.map(|next| next.as_millis().max(now_ms.saturating_add(1))),
+        };
+        self.ended = again.is_none();
+        Ok(again)
+    }
+
     fn processing_time(&mut self, now_ms: i64, out: &mut Output) -> Result<Option<i64>> {
+        if self.ended {
+            return Ok(None);
+        }
         let more = self.fire(TimeDomain::ProcessingTime, Timestamp::from_millis(now_ms), out)?;
         let next = self.opened.as_ref().and_then(|opened| opened.processing_timers.peek_next_time());
         Ok(Some(if more { now_ms } else { next.map_or(i64::MAX, Timestamp::as_millis) }))

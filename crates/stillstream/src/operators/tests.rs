@@ -60,7 +60,7 @@ fn main_of<T: Data>(out: &mut Output) -> (Timed<T>, Vec<(usize, Timestamp)>) {
                 records.extend(batch.values.into_iter().zip(timed));
             }
             Emission::Watermark(watermark) => watermarks.push((records.len(), watermark)),
-            Emission::Side(..) => {}
+            Emission::Side(..) | Emission::Idle(_) | Emission::Split(_) => {}
         }
     }
     (records, watermarks)

@@ -1,6 +1,10 @@
-//! Plans made from a seed, whose weight at the end is known.
+//! Plans made from a seed, whose weight at the end is known: of sources that end, or of some that never do.
 
-use std::sync::mpsc;
+pub mod endless;
+
+use std::sync::{Arc, mpsc};
+
+use endless::{Endless, Gate, Waiting};
 
 use stillstream::prelude::*;
 
@@ -94,6 +98,20 @@ struct Part {
     stream: DataStream<Row>,
     least: u64,
     most: u64,
+    /// Whether it has watermarks.
+    timed: bool,
+}
+
+/// The rows that push event time on in streams that never end have this weight, which is no part of the sum.
+const PUSH: u64 = 1 << 32;
+/// Windows can stand one behind the other: each wave of such rows makes the windows of the wave before it fire.
+const WAVES: u64 = 12;
+/// Between two waves: more than any delay, window and gap.
+const WAVE: i64 = 1_000_000;
+
+/// A row's part of the sum.
+pub fn weight(row: &Row) -> u64 {
+    row.1 % PUSH
 }
 
 /// A plan under construction.
@@ -102,11 +120,12 @@ pub struct Plan {
     pub text: String,
     steps: u64,
     parts: Vec<Part>,
+    endless: bool,
 }
 
 /// The sums that come out: weights of the last stream, and its bounds.
 pub struct Outcome {
-    pub rows: Collect<Row>,
+    pub rows: DataStream<Row>,
     pub least: u64,
     pub most: u64,
     pub text: String,
@@ -114,7 +133,57 @@ pub struct Outcome {
 
 impl Plan {
     pub fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), text: String::new(), steps: 0, parts: Vec::new() }
+        Self { random: Random::new(seed), text: String::new(), steps: 0, parts: Vec::new(), endless: false }
+    }
+
+    /// A plan whose sources never end. Some have splits without rows, some no rows at all; some are polled.
+    pub fn endless(seed: u64) -> Self {
+        Self { endless: true, ..Self::new(seed) }
+    }
+
+    fn endless_source(&mut self, env: &StreamExecutionEnvironment, count: u64, keys: u64) -> DataStream<Row> {
+        let splits = 1 + self.random.below(5);
+        let silent = self.random.below(4) == 0 && splits > 1;
+        let waiting = [Waiting::Woken, Waiting::Polled][self.random.below(2) as usize];
+        self.note(&format!("endless({splits} splits, first silent {silent}, {waiting:?})"));
+        let first = u64::from(silent);
+        let of = |split: u64| {
+            let own = (0..count).filter(|i| split >= first && i % (splits - first) == split - first);
+            Arc::new(own.map(|i| (i % keys, i % 2, (i / 2) as i64)).collect::<Vec<Row>>())
+        };
+        let last =
+            (1..=WAVES as i64).flat_map(|wave| (0..64).map(move |key| (key, PUSH, wave * WAVE + key as i64)));
+        let rows = Endless {
+            splits: (0..splits).map(of).collect(),
+            last: Arc::new(last.collect()),
+            waiting,
+            gate: Gate::open(),
+        };
+        let uid = format!("source-{}", self.steps);
+        let stream = env.from_source(&uid, rows).uid(&uid);
+        if self.random.below(4) > 0 {
+            return stream;
+        }
+        self.note("silent(union)");
+        let rows =
+            Endless { splits: vec![Arc::default()], last: Arc::default(), waiting, gate: Gate::open() };
+        let uid = format!("silent-{}", self.steps);
+        stream.union(&env.from_source(&uid, rows).uid(&uid))
+    }
+
+    fn strategy(&mut self) -> WatermarkStrategy<Row> {
+        let delay = [0, 100, 100_000][self.random.below(3) as usize];
+        self.note(&format!("time(delay {delay})"));
+        let time = |row: &Row| Timestamp::from_millis(row.2);
+        let strategy = WatermarkStrategy::bounded_out_of_orderness(millis(delay)).timestamp(time);
+        if self.endless { strategy.idleness(millis(20)) } else { strategy }
+    }
+
+    /// Gives a stream watermarks.
+    fn time(&mut self, part: Part) -> Part {
+        let strategy = self.strategy();
+        let stream = part.stream.watermarks(strategy).uid(format!("time-{}", self.steps));
+        Part { stream, timed: true, ..part }
     }
 
     pub fn note(&mut self, text: &str) {
@@ -127,39 +196,44 @@ impl Plan {
         let count = 2 * (200 + self.random.below(4_000));
         let keys = [1, 10, 500, 100_000][self.random.below(4) as usize];
         self.note(&format!("source({count} rows, {keys} keys)"));
+        if self.endless {
+            let stream = self.endless_source(env, count, keys);
+            self.parts.push(Part { stream, least: count / 2, most: count / 2, timed: false });
+            return;
+        }
         let rows = Generator::new(count, move |i| (i % keys, i % 2, (i / 2) as i64));
         let uid = format!("source-{}", self.steps);
         let stream = env.from_source(&uid, rows).uid(&uid);
-        self.parts.push(Part { stream, least: count / 2, most: count / 2 });
+        self.parts.push(Part { stream, least: count / 2, most: count / 2, timed: false });
     }
 
     fn windows(&mut self, part: Part) -> Part {
-        let delay = [0, 100, 100_000][self.random.below(3) as usize];
-        let time = |row: &Row| Timestamp::from_millis(row.2);
-        let strategy = WatermarkStrategy::bounded_out_of_orderness(millis(delay)).timestamp(time);
-        let rows = part.stream.watermarks(strategy).uid(format!("time-{}", self.steps));
+        // a strategy may lie further up
+        let part = if part.timed && self.random.below(2) == 0 { part } else { self.time(part) };
+        let rows = &part.stream;
         let keyed = rows.key_by(|row| row.0);
         let (windowed, copies, kind) = match self.random.below(3) {
             0 => (keyed.window(Tumbling::of(millis(200))), 1, "tumbling"),
             1 => (keyed.window(Sliding::of(millis(300), millis(100))), 3, "sliding"),
             _ => (keyed.window(Session::with_gap(millis(50))), 1, "session"),
         };
-        self.note(&format!("{kind}(delay {delay})"));
+        self.note(kind);
         let sums = windowed
             .late_output(&LATE)
             .aggregate_with(Weight, |key, window, weight| (*key, weight, window.last().as_millis()))
             .uid(format!("windows-{}", self.steps));
         let stream = sums.union(&sums.side_output(&LATE)).map(|row| row);
-        Part { stream, least: part.least, most: part.most * copies }
+        // the results have the times of their windows, and what was late has its own
+        Part { stream, least: part.least, most: part.most * copies, timed: part.timed }
     }
 
     fn step(&mut self, env: &StreamExecutionEnvironment, parallelism: u64) {
         self.steps += 1;
         let at = self.random.below(self.parts.len() as u64) as usize;
         let part = self.parts.swap_remove(at);
-        let Part { stream, least, most } = part.clone();
-        let same = |stream| Part { stream, least, most };
-        let part = match self.random.below(10) {
+        let Part { stream, least, most, timed } = part.clone();
+        let same = |stream| Part { stream, least, most, timed };
+        let part = match self.random.below(11) {
             0 => {
                 self.note("map");
                 same(stream.map(|(key, weight, at)| (key * 7 + 1, weight, at)))
@@ -186,7 +260,8 @@ impl Plan {
                 let other = self.parts.pop().expect("just made");
                 let joined = stream.connect(&other.stream).key_by(|row| row.0, |row| row.0).process::<Join>();
                 let stream = joined.uid(format!("join-{}", self.steps));
-                Part { stream, least: least + other.least, most: most + other.most }
+                let timed = timed && other.timed;
+                Part { stream, least: least + other.least, most: most + other.most, timed }
             }
             6 => {
                 self.note("diamond");
@@ -199,7 +274,7 @@ impl Plan {
                         .process::<Join>()
                         .uid(format!("diamond-{}", self.steps)),
                 };
-                Part { stream, least: least * 2, most: most * 2 }
+                Part { stream, least: least * 2, most: most * 2, timed }
             }
             7 => {
                 self.note("side");
@@ -210,10 +285,11 @@ impl Plan {
                 self.note("rebalance");
                 same(stream.rebalance().map(|row| row).disable_chaining())
             }
+            9 => self.time(part),
             _ if most < 20_000 => {
                 self.note("broadcast");
                 let stream = stream.broadcast().map(|row| row);
-                Part { stream, least: least * parallelism, most: most * parallelism }
+                Part { stream, least: least * parallelism, most: most * parallelism, timed }
             }
             _ => {
                 self.note("one");
@@ -237,6 +313,6 @@ impl Plan {
             last.least += other.least;
             last.most += other.most;
         }
-        Outcome { rows: last.stream.collect(), least: last.least, most: last.most, text: self.text }
+        Outcome { rows: last.stream, least: last.least, most: last.most, text: self.text }
     }
 }

@@ -86,7 +86,7 @@ impl Manager {
             }
         }
         let tasks = self.tasks();
-        self.state.sources_left = tasks.iter().filter(|task| task.is_source).map(|task| task.id).collect();
+        self.state.not_ended = tasks.iter().map(|task| task.id).collect();
         self.state.phase = Phase::Deploying(tasks.iter().map(|task| task.id).collect());
         let spec = AttemptSpec { generation: self.state.generation, restored: restored.map(Arc::new) };
         if let Err(error) = self.fleet.start(spec) {

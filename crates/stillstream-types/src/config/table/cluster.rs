@@ -104,6 +104,13 @@ pub(super) const ROWS: &[Row] = &[
     )
     .within(-1.0, 32_768.0),
     option(
+        "pipeline.auto-watermark-interval",
+        Kind::Duration,
+        "200 ms",
+        "how often generators of watermarks are asked for one; if it is set, also those that say after each batch how far \
+         they are; 0 = never",
+    ),
+    option(
         "pipeline.auto-generate-uids",
         Kind::Boolean,
         "true",

@@ -1,6 +1,6 @@
 //! Keys that Flink does not have.
 
-use super::super::choice::{FileAccess, ProgressMode};
+use super::super::choice::{FileAccess, PendingTimers, ProgressMode};
 use super::super::value::Kind;
 use super::{Row, option};
 
@@ -45,4 +45,11 @@ pub(super) const ROWS: &[Row] = &[
         "share of the memory of RocksDB databases that holds hot entries as native values, in front of RocksDB",
     )
     .within(0.0, 0.95),
+    option(
+        "stillstream.timers.at-end-of-input",
+        Kind::Choice(PendingTimers::NAMES),
+        "drop",
+        "what becomes of timers of processing time that are still set when a bounded input ends: drop, fire (at once), await \
+         (their time, and those that are set meanwhile)",
+    ),
 ];

@@ -100,6 +100,7 @@ fn run(kind: Kind, restart: Option<(usize, u32)>) -> Outcome {
                     splits[index].watermark = watermark.as_millis();
                     advance(&splits, &mut windows, &mut passed);
                 }
+                Emission::Idle(false) => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -1,0 +1,7 @@
+//! Event time works wherever its strategy stands, on sources that never end.
+
+#[path = "../flow_plans/endless.rs"]
+mod endless;
+mod order;
+mod placements;
+mod program;
