@@ -178,6 +178,10 @@ impl Inner {
         if dir.as_os_str().is_empty() || dir.is_dir() {
             return Ok(());
         }
+        // one that this process was promised is not made anew: it was moved away a moment ago
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.iter().filter(|place| place.is_below(dir)).try_for_each(Place::check)?;
+        drop(places);
         if let Some(parent) = dir.parent() {
             self.make_dirs(parent)?;
         }
@@ -315,6 +319,10 @@ impl BlobStore for LocalStore {
     fn local_folder(&self, prefix: &str) -> Result<Option<PathBuf>, StorageError> {
         let dir = self.dir(prefix)?;
         let fail = |error| StorageError::io("make the folder", shown(&dir), error);
+        let mut places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
+        // whoever asks for it anew begins anew there
+        places.retain(|other| !other.is(&dir));
+        drop(places);
         self.0.make_dirs(&dir).map_err(fail)?;
         // A process that was killed may have made some of them and not come to the sync. Above the root it is enough that
         // the root's own name is durable.
@@ -324,7 +332,6 @@ impl BlobStore for LocalStore {
         }
         let place = Place::new(&dir).map_err(fail)?;
         let mut places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.retain(|other| !other.is(&dir));
         places.push(place);
         drop(places);
         Ok(Some(dir))

@@ -170,6 +170,38 @@ impl SinkWriter<u64, u64> for Declining {
     }
 }
 
+#[cfg(feature = "rocksdb")]
+#[test]
+fn after_a_cancel_that_deletes_nothing_of_rocksdb_is_left_on_the_local_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (local, checkpoints) = (dir.path().join("local"), dir.path().join("checkpoints"));
+    let start = |retention| {
+        let mut env = StreamExecutionEnvironment::new();
+        env.enable_checkpointing(millis(30))
+            .set_restart_strategy(RestartStrategy::none())
+            .set_state_backend(RocksDbStateBackend::new(checkpoints.to_str().unwrap()).incremental(true))
+            .set_externalized_retention(retention);
+        env.configuration_mut()
+            .set(options::ROCKSDB_LOCAL_DIR, Some(local.to_str().unwrap().to_owned()))
+            .set(options::LOCAL_BACKUP, true);
+        counts(&env).discard();
+        let job = env.execute_async("local").unwrap();
+        wait_for("three checkpoints", || completed(&job) >= 3);
+        job
+    };
+    let job = start(ExternalizedCheckpointRetention::DeleteOnCancellation);
+    let mut found = Vec::new();
+    files_below(&local, &mut found);
+    assert!(found.iter().any(|path| path.to_str().unwrap().contains("local-recovery")), "{found:?}");
+    job.cancel();
+    assert_eq!(job.wait().unwrap_err().kind(), ErrorKind::Cancelled);
+    let mut found = Vec::new();
+    files_below(&local, &mut found);
+    found.retain(|path| !path.ends_with("local-recovery"));
+    assert_eq!(found, Vec::<PathBuf>::new());
+    assert_eq!(left(&checkpoints), Vec::<String>::new());
+}
+
 /// A job that fails after some checkpoints, or ends.
 fn failing(dir: &Path, from: Option<&str>, fresh: bool, fail: bool) -> Result<JobResult> {
     let mut env = environment(dir);

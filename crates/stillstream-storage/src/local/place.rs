@@ -43,6 +43,11 @@ impl Place {
         self.path == path
     }
 
+    /// Whether it is `dir`, or lies in it.
+    pub fn is_below(&self, dir: &Path) -> bool {
+        self.path.starts_with(dir)
+    }
+
     /// Whether `path` lies in it.
     pub fn holds(&self, path: &Path) -> bool {
         path.starts_with(&self.path)
