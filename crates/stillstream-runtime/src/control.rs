@@ -8,6 +8,8 @@ use stillstream_types::{
     CheckpointId, Error, Generation, OperatorId, OperatorSubtaskState, SubtaskId, SubtaskIndex, TaskSnapshot,
 };
 
+use crate::event_time::EventTime;
+
 /// State to start from: for each operator and subtask what it owns.
 #[derive(Debug, Default, Clone)]
 pub struct RestoredState {
@@ -69,6 +71,24 @@ pub struct SnapshotTimes {
     pub set_aside: u64,
 }
 
+/// Event time on the channels of one subtask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskTime {
+    /// Of all channels together.
+    pub combined: EventTime,
+    /// By input, and within an input by sender.
+    pub channels: Vec<ChannelTime>,
+}
+
+/// Event time on one channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelTime {
+    /// What was said last.
+    pub time: EventTime,
+    /// When the watermark moved last, or when the attempt began: milliseconds since 1970.
+    pub moved_at_ms: i64,
+}
+
 /// From a worker to the JobManager.
 #[derive(Debug)]
 pub enum Report {
@@ -76,6 +96,13 @@ pub enum Report {
     Running(SubtaskId),
     /// The subtask has no more records to come, and has emitted everything that the end of its input causes.
     Ended(SubtaskId),
+    /// Event time has moved, or has not moved at all since the subtask began: a few times a second at most.
+    EventTime {
+        /// Who.
+        subtask: SubtaskId,
+        /// How far it is.
+        time: TaskTime,
+    },
     /// The subtask's part of a checkpoint is durable.
     Acknowledged {
         /// The checkpoint.

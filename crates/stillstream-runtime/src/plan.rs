@@ -183,6 +183,8 @@ pub(crate) struct Task {
     pub chain: Vec<ChainedOperator>,
     pub inputs: Vec<TaskInput>,
     pub outputs: Vec<TaskOutput>,
+    /// Whether one of its operators does nothing without watermarks.
+    pub needs_event_time: bool,
 }
 
 impl Task {
@@ -200,6 +202,15 @@ pub(crate) struct Physical {
     pub workers: u32,
     /// Stateful operators without a `uid`.
     pub without_uid: Vec<String>,
+    /// Operators that need watermarks, with the sources from which records come to them without any.
+    pub without_watermarks: Vec<(String, Vec<String>)>,
+}
+
+impl Physical {
+    /// Whether an input takes batches from its own worker alone.
+    pub fn is_local(&self, input: &TaskInput) -> bool {
+        matches!(self.tasks[input.from_task].outputs[input.from_output].delivery, Delivery::Local)
+    }
 }
 
 fn plan_error(message: String) -> Error {
@@ -325,6 +336,7 @@ impl Plan {
                 place.push((task, tasks[task].chain.len()));
                 tasks[task].name = format!("{} -> {}", tasks[task].name, node.name).into();
                 tasks[task].chain.push(operator);
+                tasks[task].needs_event_time |= node.event_time == EventTimeRole::Needs;
                 continue;
             }
             let mut inputs = Vec::new();
@@ -360,6 +372,7 @@ impl Plan {
                 chain: vec![operator],
                 inputs,
                 outputs: Vec::new(),
+                needs_event_time: node.event_time == EventTimeRole::Needs,
             });
         }
         find_reach(&mut tasks);
@@ -370,7 +383,29 @@ impl Plan {
             .map(|node| node.name.clone())
             .collect();
         let workers = tasks.iter().map(|task| task.parallelism).max().unwrap_or(1);
-        Ok(Physical { tasks, edges: edges as usize, workers, without_uid })
+        let without_watermarks = self.without_watermarks();
+        Ok(Physical { tasks, edges: edges as usize, workers, without_uid, without_watermarks })
+    }
+
+    /// Operators that need watermarks, with the sources whose records come to them past no strategy.
+    fn without_watermarks(&self) -> Vec<(String, Vec<String>)> {
+        // by node: the sources whose records leave it without watermarks
+        let mut bare: Vec<BTreeSet<usize>> = Vec::new();
+        let mut found = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let above: BTreeSet<usize> =
+                node.inputs.iter().flat_map(|input| bare[input.from.0].iter().copied()).collect();
+            if node.event_time == EventTimeRole::Needs && !above.is_empty() {
+                let names = above.iter().map(|source| self.nodes[*source].name.clone()).collect();
+                found.push((node.name.clone(), names));
+            }
+            bare.push(match node.event_time {
+                EventTimeRole::Assigns => BTreeSet::new(),
+                _ if node.inputs.is_empty() => BTreeSet::from([at]),
+                EventTimeRole::Passes | EventTimeRole::Needs => above,
+            });
+        }
+        found
     }
 }
 
@@ -495,6 +530,39 @@ mod tests {
         nodes.iter_mut().for_each(|node| node.uid = Some("same".into()));
         let error = plan(nodes).compile(1, true).err().unwrap().to_string();
         assert!(error.contains("`source` and `map`") && error.contains("`same`"), "{error}");
+    }
+
+    #[test]
+    fn an_operator_that_needs_watermarks_is_named_with_the_sources_that_have_none() {
+        let mut nodes = vec![
+            node("orders", &[]),
+            node("time", &[(0, Exchange::Forward)]),
+            node("clicks", &[]),
+            node("join", &[(1, Exchange::Rebalance), (2, Exchange::Rebalance)]),
+            node("windows", &[(3, Exchange::Rebalance)]),
+            node("good", &[(1, Exchange::Rebalance)]),
+        ];
+        nodes[1].event_time = EventTimeRole::Assigns;
+        nodes[4].event_time = EventTimeRole::Needs;
+        nodes[5].event_time = EventTimeRole::Needs;
+        let physical = plan(nodes).compile(2, true).unwrap();
+        assert_eq!(physical.without_watermarks, [("windows".to_string(), vec!["clicks".to_string()])]);
+    }
+
+    #[test]
+    fn a_strategy_on_a_source_shares_its_task_whoever_else_reads_it() {
+        let mut nodes = vec![
+            node("source", &[]),
+            node("other", &[(0, Exchange::Forward)]),
+            node("time", &[(0, Exchange::Forward)]),
+            node("second", &[(0, Exchange::Forward)]),
+        ];
+        (nodes[2].with_source, nodes[3].with_source) = (true, true);
+        let physical = plan(nodes).compile(2, false).unwrap();
+        let names: Vec<_> = physical.tasks.iter().map(|task| &*task.name).collect();
+        assert_eq!(names, ["source -> time", "other", "second"], "a source has one such neighbour");
+        assert_eq!(physical.tasks[0].outputs.len(), 2);
+        assert!(physical.tasks[0].outputs.iter().all(|output| output.owner == 0));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use timely::scheduling::Activator;
 
 use crate::batch::AnyBatch;
 use crate::chain::{Chain, Pause, Ports};
-use crate::control::{Report, SnapshotTimes};
+use crate::control::{ChannelTime, Report, SnapshotTimes, TaskTime};
 use crate::event_time::{Combined, EventTime, Mark};
 use crate::exchange::{Channel, directed};
 use crate::operator::SourceStatus;
@@ -164,6 +164,8 @@ struct Driver {
     epoch: u64,
     /// Event time of all channels together.
     time: Combined,
+    /// What the JobManager is told of it.
+    telling: Telling,
     queue: VecDeque<Queued>,
     later: VecDeque<Queued>,
     /// The batch that is under way in the chain.
@@ -178,6 +180,24 @@ struct Driver {
     done: bool,
     /// After an error: keeps its capabilities, so that nobody takes the rest for complete.
     dead: bool,
+}
+
+/// How often the JobManager is told of event time at most.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+
+/// What the JobManager has been told of event time, and when it may be told more.
+struct Telling {
+    told: Vec<ChannelTime>,
+    has_news: bool,
+    scheduled: bool,
+    next: Duration,
+}
+
+impl Default for Telling {
+    fn default() -> Self {
+        // at first that there is nothing yet: a channel that never says anything is to be seen too
+        Self { told: Vec::new(), has_news: true, scheduled: false, next: Duration::ZERO }
+    }
 }
 
 /// One input of a task, as channels.
@@ -324,6 +344,7 @@ impl Driver {
         let mut piece = std::mem::take(rest);
         let marks = piece.take_marks();
         let (channel, before) = (input.channel(*from), self.time.time());
+        self.telling.has_news |= !marks.is_empty();
         let moved = marks
             .iter()
             .enumerate()
@@ -342,6 +363,35 @@ impl Driver {
             self.chain.push_time(before, now);
         }
         true
+    }
+
+    /// Tells the JobManager how far event time is on each channel, now and then.
+    fn tell_event_time(&mut self) {
+        if self.is_source || self.done || !self.telling.has_news {
+            return;
+        }
+        let clock = &self.shared.clock;
+        let now = clock.elapsed();
+        if let Some(wait) = self.telling.next.checked_sub(now).filter(|wait| !wait.is_zero()) {
+            if !std::mem::replace(&mut self.telling.scheduled, true) {
+                self.activator.activate_after(wait);
+            }
+            return;
+        }
+        let now_ms = clock.now_ms();
+        let told = &mut self.telling.told;
+        for channel in 0..self.time.len() {
+            let time = self.time.channel(channel);
+            match told.get_mut(channel) {
+                Some(known) if known.time.watermark == time.watermark => known.time = time,
+                Some(known) => *known = ChannelTime { time, moved_at_ms: now_ms },
+                None => told.push(ChannelTime { time, moved_at_ms: now_ms }),
+            }
+        }
+        let time = TaskTime { combined: self.time.time(), channels: told.clone() };
+        let told = std::mem::take(&mut self.telling.told);
+        self.telling = Telling { told, has_news: false, scheduled: false, next: now + TELL_EVERY };
+        self.shared.report(Report::EventTime { subtask: self.subtask, time });
     }
 
     /// The batch under way has been processed: return its credit and release its guard.
@@ -619,6 +669,7 @@ pub(crate) fn add_task<'s>(
         capabilities: Vec::new(),
         epoch: 0,
         time: Combined::new(channels),
+        telling: Telling::default(),
         queue: VecDeque::new(),
         later: VecDeque::new(),
         current: None,
@@ -644,6 +695,7 @@ pub(crate) fn add_task<'s>(
             };
             driver.flush(&mut sessions);
             drop(sessions);
+            driver.tell_event_time();
             driver.count();
             driver.shared.metrics.leave();
             if let Err(error) = result {

@@ -74,7 +74,9 @@ pub use stillstream_checkpoint::{
 pub use stillstream_connectors as connectors;
 pub use stillstream_runtime::connect;
 pub use stillstream_runtime::exchange::KeySelector;
-pub use stillstream_runtime::job::{CheckpointTotals, JobClient, JobMetrics, JobResult};
+pub use stillstream_runtime::job::{
+    ChannelEventTime, CheckpointTotals, JobClient, JobMetrics, JobResult, TaskEventTime,
+};
 pub use stillstream_runtime::{Batch, SourceStatus};
 pub use stillstream_state as state;
 pub use stillstream_types::config;

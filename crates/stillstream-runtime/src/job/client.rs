@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use stillstream_checkpoint::{CheckpointReport, CheckpointStatistics, JobStatus};
 use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
 
+use super::event_times::{EventTimes, TaskEventTime};
 use super::manager::Message;
 
 /// Checkpoints of a whole run.
@@ -89,6 +90,7 @@ pub(crate) struct Board {
 #[derive(Default)]
 pub(crate) struct Shared {
     pub board: Mutex<Board>,
+    pub event_times: Mutex<EventTimes>,
     pub changed: Condvar,
 }
 
@@ -142,6 +144,14 @@ impl JobClient {
     /// Figures of the run so far.
     pub fn metrics(&self) -> JobMetrics {
         self.shared.board.lock().metrics.clone()
+    }
+
+    /// Where event time stands: for each subtask that has inputs, and each channel that it reads. A few times a second at most a
+    /// subtask says how far it is, so a figure can be half a second old.
+    ///
+    /// Each [`TaskEventTime`] can be shown: it says who holds event time back there.
+    pub fn event_time(&self) -> Vec<TaskEventTime> {
+        self.shared.event_times.lock().read()
     }
 
     /// Asks the job to stop without a last checkpoint; [`wait`](Self::wait) then returns an error of kind `Cancelled`.

@@ -376,6 +376,7 @@ impl Manager {
                     }
                 }
             }
+            Report::EventTime { subtask, time } => self.shared.event_times.lock().learn(subtask, time),
             Report::Ended(subtask) => {
                 self.state.not_ended.remove(&subtask);
                 self.all_ended();

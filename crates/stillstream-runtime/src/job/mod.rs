@@ -13,6 +13,7 @@
 //! | `progress` | the line on the terminal |
 
 mod client;
+mod event_times;
 mod fleet;
 mod home;
 mod io;
@@ -33,6 +34,8 @@ use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOp
 use stillstream_types::{Error, ErrorKind, JobId, JobOutcome, Result};
 
 pub use client::{CheckpointTotals, JobClient, JobMetrics, JobResult};
+pub(crate) use event_times::EventTimes;
+pub use event_times::{ChannelEventTime, TaskEventTime};
 pub use settings::{
     DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, RocksDbSettings, StateBackend,
 };
@@ -151,6 +154,14 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
 fn warn(settings: &JobSettings, physical: &Physical) {
     let job = &settings.name;
     let checkpointing = settings.checkpoint.interval.is_some() || settings.from_snapshot.is_some();
+    for (operator, sources) in &physical.without_watermarks {
+        let sources = sources.iter().map(|source| format!("`{source}`")).collect::<Vec<_>>().join(" and ");
+        tracing::warn!(
+            %job,
+            "`{operator}` waits for event time, and no watermark strategy lies on its way from {sources}: it emits nothing before \
+             that input ends; add `.watermarks(WatermarkStrategy::..)` in between"
+        );
+    }
     // without checkpoints there is no state to lose
     for name in physical.without_uid.iter().filter(|_| checkpointing) {
         tracing::warn!(
@@ -223,6 +234,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     };
     let shared = Arc::new(Shared::default());
     shared.board.lock().status = Some(JobStatus::Initializing);
+    *shared.event_times.lock() = EventTimes::of(physical.clone(), clock.clone());
     let client =
         JobClient { messages: sender.clone(), shared: shared.clone(), name: settings.name.as_str().into() };
     let io = IoThreads::start(sender.clone())?;

@@ -10,7 +10,8 @@ use stillstream_types::{
     OperatorState, Result, SubtaskId, SubtaskIndex, TaskSnapshot,
 };
 
-use crate::control::{Control, Report, RestoredState, SnapshotTimes};
+use crate::control::{ChannelTime, Control, Report, RestoredState, SnapshotTimes, TaskTime};
+use crate::event_time::EventTime;
 
 /// From a worker process. `kind` says which of the fields count.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -48,6 +49,7 @@ pub(crate) mod kind {
     pub const FAILED: u32 = 8;
     pub const STOPPED: u32 = 9;
     pub const METRICS: u32 = 10;
+    pub const EVENT_TIME: u32 = 11;
 
     pub const PREPARE: u32 = 1;
     pub const START: u32 = 2;
@@ -212,6 +214,15 @@ pub(crate) fn encode_report(generation: Generation, report: Report, frame_size: 
             message.numbers = vec![KINDS.iter().position(|kind| *kind == error.kind()).unwrap_or(7) as u64];
             message.text = error.to_string();
         }
+        Report::EventTime { subtask, time } => {
+            of(kind::EVENT_TIME, Some(subtask));
+            let pair = |time: EventTime| [time.watermark as u64, u64::from(time.idle)];
+            message.numbers.extend(pair(time.combined));
+            for channel in time.channels {
+                message.numbers.extend(pair(channel.time));
+                message.numbers.push(channel.moved_at_ms as u64);
+            }
+        }
         Report::Stopped { worker, drained } => {
             of(kind::STOPPED, None);
             message.numbers = vec![worker as u64];
@@ -243,6 +254,15 @@ pub(crate) fn decode_report(message: ToManager) -> Result<Option<Report>> {
             };
             let snapshot = TaskSnapshot { operators: operators.map(first).collect() };
             Report::Acknowledged { checkpoint, subtask, snapshot, times }
+        }
+        kind::EVENT_TIME => {
+            let pair = |numbers: &[u64]| EventTime { watermark: numbers[0] as i64, idle: numbers[1] != 0 };
+            let (combined, channels) = message.numbers.split_at(message.numbers.len().min(2));
+            let channels = channels
+                .chunks_exact(3)
+                .map(|numbers| ChannelTime { time: pair(numbers), moved_at_ms: numbers[2] as i64 });
+            let combined = if combined.len() == 2 { pair(combined) } else { EventTime::START };
+            Report::EventTime { subtask, time: TaskTime { combined, channels: channels.collect() } }
         }
         kind::DECLINED => Report::Declined { checkpoint, subtask, reason: message.text },
         kind::COMMITTED => Report::Committed { checkpoint, subtask },

@@ -127,7 +127,7 @@ fn each_split_has_a_watermark_of_its_own_and_the_slowest_active_one_counts() {
         operator.split(event, &mut out).unwrap();
     }
     assert_eq!(said(&mut out), ["idle", "active"]);
-    let mut of = |operator: &mut AssignWatermarks<i64>, split: u32, record: i64| {
+    let of = |operator: &mut AssignWatermarks<i64>, split: u32, record: i64| {
         let mut out = Output::default();
         operator.split(SplitEvent::From(split), &mut out).unwrap();
         operator.process(0, Batch::new(vec![record]).into(), &mut out).unwrap();

@@ -5,3 +5,4 @@ mod endless;
 mod order;
 mod placements;
 mod program;
+mod visible;

@@ -204,7 +204,7 @@ fn run(name: &str, place: Place, case: Case, parallelism: u32, chaining: bool) {
         .aggregate_with(Sum, |key, window, sum| (*key, window.start.as_millis(), sum))
         .uid("windows")
         // a test that has seen enough does not listen
-        .inspect(move |row| drop(results.lock().unwrap().send(*row)))
+        .inspect(move |row| _ = results.lock().unwrap().send(*row))
         .discard();
     let expected = offline(&splits, copies);
     let job = env.execute_async("placements").unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -146,7 +146,7 @@ impl Plan {
         let silent = self.random.below(4) == 0 && splits > 1;
         let waiting = [Waiting::Woken, Waiting::Polled][self.random.below(2) as usize];
         self.note(&format!("endless({splits} splits, first silent {silent}, {waiting:?})"));
-        let first = u64::from(silent);
+        let (first, gate) = (u64::from(silent), Gate::open());
         let of = |split: u64| {
             let own = (0..count).filter(|i| split >= first && i % (splits - first) == split - first);
             Arc::new(own.map(|i| (i % keys, i % 2, (i / 2) as i64)).collect::<Vec<Row>>())
@@ -157,10 +157,16 @@ impl Plan {
             splits: (0..splits).map(of).collect(),
             last: Arc::new(last.collect()),
             waiting,
-            gate: Gate::open(),
+            gate: gate.clone(),
         };
         let uid = format!("source-{}", self.steps);
-        let stream = env.from_source(&uid, rows).uid(&uid);
+        let mut stream = env.from_source(&uid, rows).uid(&uid);
+        if self.random.below(2) == 0 {
+            self.note("paused");
+            // the source is silent until all its rows have come further
+            gate.set_wanted(count);
+            stream = stream.inspect(move |_| gate.count());
+        }
         if self.random.below(4) > 0 {
             return stream;
         }

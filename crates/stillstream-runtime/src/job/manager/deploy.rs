@@ -86,6 +86,7 @@ impl Manager {
             }
         }
         let tasks = self.tasks();
+        self.shared.event_times.lock().clear();
         self.state.not_ended = tasks.iter().map(|task| task.id).collect();
         self.state.phase = Phase::Deploying(tasks.iter().map(|task| task.id).collect());
         let spec = AttemptSpec { generation: self.state.generation, restored: restored.map(Arc::new) };
