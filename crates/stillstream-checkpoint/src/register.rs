@@ -273,12 +273,9 @@ impl Register {
             self.durable = Some(found);
             return Settled::Rebased;
         }
-        let text = format!(
-            "the job's register holds a record of generation {} that generation {ours} did not write",
-            found.generation
-        );
-        current.step = Step::ReadAt(now + RETRY);
-        Settled::Broken(text)
+        // Whatever its generation, it is neither what was durable nor what is being written: another process writes here. The
+        // directory was moved away and another one put in its place, or a second process works in spite of the lock.
+        Settled::Fenced(found.generation)
     }
 
     /// What is due now.

@@ -142,10 +142,18 @@ fn a_claim_takes_in_what_the_former_leader_wrote_last() {
 
 #[test]
 fn a_vanished_or_foreign_record_is_never_overwritten() {
-    for found in [None, Some(record(2, &[4])), Some(record(1, &[]))] {
+    let mut register = completing();
+    unknown(&mut register);
+    assert!(matches!(register.on_read(Ok(None), NOW), Settled::Broken(_)));
+    for found in [record(2, &[4]), record(1, &[])] {
         let mut register = completing();
         unknown(&mut register);
-        assert!(matches!(register.on_read(Ok(found), NOW), Settled::Broken(_)));
+        let generation = found.generation;
+        assert_eq!(
+            register.on_read(Ok(Some(found)), NOW),
+            Settled::Fenced(generation),
+            "another one writes it"
+        );
     }
 }
 

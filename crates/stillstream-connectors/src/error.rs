@@ -106,14 +106,26 @@ pub enum ConnectorError {
     },
     /// A pre-committed file is gone.
     #[error(
-        "`{}` was pre-committed, but neither it nor `{}` exists: somebody deleted or moved it, and its records are lost; \
-         restore an older checkpoint to write them again",
+        "`{}` was pre-committed, but neither it nor `{}` exists, and it was not committed before: somebody deleted or moved \
+         it, and its records are lost; put it back, or restore an older checkpoint to write them again",
         staged.display(), target.display()
     )]
     StagedFileLost {
         /// Where it should wait for its commit.
         staged: PathBuf,
         /// Where it should be after its commit.
+        target: PathBuf,
+    },
+    /// The name that a pre-committed file is to get is taken.
+    #[error(
+        "`{}` cannot become `{}`: another file has that name, and it would be lost; move that one away, the job goes on from \
+         its last checkpoint",
+        staged.display(), target.display()
+    )]
+    TargetTaken {
+        /// Where it waits for its commit.
+        staged: PathBuf,
+        /// The name that is taken.
         target: PathBuf,
     },
     /// A setting makes no sense.

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_connectors::conformance::SourceDriver;
+use stillstream_connectors::file_sink::FileCommittable;
 use stillstream_connectors::{CsvSource, FileSink, Malformed, OnMalformed, TextSource};
 use stillstream_runtime::clock::ManualClock;
-use stillstream_runtime::connect::{Sink, SinkContext, SplitSource};
+use stillstream_runtime::connect::{Committer, Sink, SinkContext, SinkWriter, SplitSource};
 use stillstream_runtime::{Batch, OpenContext};
-use stillstream_types::{CheckpointId, ErrorKind};
+use stillstream_types::file_access::FileAccess;
+use stillstream_types::{CheckpointId, ErrorKind, JobId, Result};
 
 type Row = (u32, String);
 
@@ -153,15 +155,148 @@ fn csv_parts_begin_with_a_header_each_and_lines_have_none() {
     };
     write(FileSink::csv(folder.path()));
     write(FileSink::csv(folder.path()).roll_at(1));
-    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    assert_eq!(read("part-2-1-0.csv"), "carrier,delayed\nU0,0\nU1,1\n");
-    assert_eq!(
-        read("part-2-1-1.csv"),
-        "carrier,delayed\nU0,0\n",
-        "a second run in the same folder adds to it"
-    );
-    assert_eq!(read("part-2-1-2.csv"), "carrier,delayed\nU1,1\n");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    let read = |end: &str| {
+        let names = parts(folder.path());
+        let name = names.iter().find(|name| name.ends_with(end)).unwrap();
+        fs::read_to_string(folder.path().join(name)).unwrap()
+    };
+    assert_eq!(read("-2-1-0.csv"), "carrier,delayed\nU0,0\nU1,1\n");
+    assert_eq!(read("-2-1-1.csv"), "carrier,delayed\nU0,0\n", "a second run in the same folder adds to it");
+    assert_eq!(read("-2-1-2.csv"), "carrier,delayed\nU1,1\n");
+    assert_eq!(parts(folder.path()).len(), 3);
+}
+
+/// Names of the committed parts, in order.
+fn parts(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut parts: Vec<_> = names.filter(|name| name.starts_with("part-")).collect();
+    parts.sort();
+    parts
+}
+
+/// What writes and what commits for one subtask.
+struct LinesWriter(Box<dyn SinkWriter<String, FileCommittable>>, Box<dyn Committer<FileCommittable>>);
+
+impl LinesWriter {
+    fn of(sink: &FileSink<String>, context: &SinkContext) -> Self {
+        let committer = sink.committer(context).unwrap();
+        Self(sink.writer(context).unwrap(), committer)
+    }
+    fn commit(&mut self, committable: &FileCommittable) -> Result<()> {
+        self.1.commit(committable)
+    }
+    fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {
+        self.0.recovered(restored)
+    }
+}
+
+/// The writer of subtask 0, of one of several jobs and sinks that share a folder.
+fn lines_writer(folder: &Path, job: &str, uid: &str, generation: u64) -> LinesWriter {
+    let mut context = SinkContext::for_test(uid, 0, 1);
+    context.job = JobId::from_name(job);
+    context.generation = generation;
+    LinesWriter::of(&FileSink::lines(folder), &context)
+}
+
+fn pre_commit(writer: &mut LinesWriter, line: &str, checkpoint: u64) -> FileCommittable {
+    writer.0.write(Batch::new(vec![line.to_owned()])).unwrap();
+    let mut prepared = writer.0.prepare(CheckpointId(checkpoint)).unwrap().unwrap();
+    prepared.make_durable.as_mut().unwrap()().unwrap();
+    prepared.committable
+}
+
+#[test]
+fn sinks_and_jobs_that_share_a_folder_neither_overwrite_nor_clean_up_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let sinks = [("first", "a"), ("first", "b"), ("second", "a")];
+    let mut waiting = Vec::new();
+    for (job, uid) in sinks {
+        let mut writer = lines_writer(folder.path(), job, uid, 1);
+        writer.recovered(None).unwrap();
+        let committable = pre_commit(&mut writer, &format!("{job} {uid}"), 1);
+        waiting.push((writer, committable));
+    }
+    for (job, uid) in sinks {
+        // a later attempt of each, which cleans up what earlier ones of its own left
+        lines_writer(folder.path(), job, uid, 9).recovered(Some(CheckpointId(1))).unwrap();
+    }
+    waiting.iter_mut().for_each(|(writer, committable)| writer.commit(committable).unwrap());
+    let mut lines: Vec<String> = parts(folder.path())
+        .iter()
+        .map(|name| fs::read_to_string(folder.path().join(name)).unwrap())
+        .collect();
+    lines.sort();
+    assert_eq!(lines, ["first a\n", "first b\n", "second a\n"]);
+}
+
+#[test]
+fn a_part_that_its_reader_took_away_is_known_to_be_committed_by_later_attempts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = lines_writer(folder.path(), "job", "out", 1);
+    let committable = pre_commit(&mut writer, "a", 1);
+    writer.commit(&committable).unwrap();
+    let names = parts(folder.path());
+    names.iter().for_each(|name| fs::remove_file(folder.path().join(name)).unwrap());
+    writer.commit(&committable).unwrap();
+    drop(writer);
+    let mut next = lines_writer(folder.path(), "job", "out", 2);
+    next.commit(&committable).unwrap();
+    next.recovered(Some(CheckpointId(1))).unwrap();
+    assert_eq!(parts(folder.path()), Vec::<String>::new(), "it is not made a second time");
+    let later = pre_commit(&mut next, "b", 2);
+    next.commit(&later).unwrap();
+    next.commit(&committable).unwrap();
+    assert_eq!(parts(folder.path()).len(), 1);
+}
+
+#[test]
+fn a_part_never_takes_the_place_of_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = lines_writer(folder.path(), "job", "out", 1);
+    let committable = pre_commit(&mut writer, "a", 1);
+    writer.commit(&committable).unwrap();
+    let name = parts(folder.path()).remove(0);
+    let stranger = folder.path().join(name.replace("-0.txt", "-1.txt"));
+    fs::write(&stranger, "of somebody else").unwrap();
+    let committable = pre_commit(&mut writer, "b", 2);
+    let error = writer.commit(&committable).unwrap_err().to_string();
+    assert!(error.contains(stranger.to_str().unwrap()) && error.contains("move that one away"), "{error}");
+    assert_eq!(fs::read_to_string(&stranger).unwrap(), "of somebody else");
+    fs::remove_file(&stranger).unwrap();
+    writer.commit(&committable).unwrap();
+    assert_eq!(fs::read_to_string(&stranger).unwrap(), "b\n");
+}
+
+#[test]
+fn an_extension_that_is_no_extension_is_refused_before_the_job_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    for bad in ["", "a/b", "../x", ".csv", "csv.", "a..b", "a b", "a\nb", &"x".repeat(65)] {
+        let error = FileSink::<String>::lines(folder.path()).extension(bad).validate().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(error.to_string().contains(&format!("`{bad}`")), "{error}");
+    }
+    for good in ["csv", "csv.part", "v2_1", "tsv-2"] {
+        FileSink::<String>::lines(folder.path()).extension(good).validate().unwrap();
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn output_is_readable_for_its_owner_alone_unless_a_setting_says_otherwise() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for (access, file, dir) in [(FileAccess::Owner, 0o600, 0o700), (FileAccess::Group, 0o640, 0o750)] {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        let mut context = SinkContext::for_test("out", 0, 1);
+        context.file_access = access;
+        let mut writer = LinesWriter::of(&FileSink::lines(&out), &context);
+        let committable = pre_commit(&mut writer, "a", 1);
+        let staging = fs::read_dir(&out).unwrap().next().unwrap().unwrap().path();
+        assert_eq!(mode(&staging), dir, "{access:?}");
+        writer.commit(&committable).unwrap();
+        assert_eq!((mode(&out.join(parts(&out).remove(0))), mode(&out)), (file, dir), "{access:?}");
+    }
 }
 
 #[test]
@@ -176,7 +311,7 @@ fn a_pre_committed_file_that_somebody_deleted_is_an_error_that_names_it() {
     fs::remove_dir_all(staging).unwrap();
     let mut committer = sink.committer(&SinkContext::for_test("out", 0, 1)).unwrap();
     let error = committer.commit(&prepared.committable).unwrap_err().to_string();
-    assert!(error.contains("1-0-0.chk-1") && error.contains("part-0-1-0.txt"), "{error}");
+    assert!(error.contains("1-0-0.chk-1") && error.contains("-0-1-0.txt"), "{error}");
 }
 
 #[test]

@@ -8,8 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stillstream_types::file_access::FileAccess;
 use stillstream_types::{
-    CheckpointId, KeyGroupRange, KeyGroups, OperatorId, OperatorSubtaskState, Result, SubtaskIndex,
+    CheckpointId, JobId, KeyGroupRange, KeyGroups, OperatorId, OperatorSubtaskState, Result, SubtaskIndex,
     Timestamp, streams::SnapshotStore,
 };
 
@@ -291,6 +292,10 @@ pub struct OpenContext {
     pub rocksdb: Option<RocksDbSettings>,
     /// Whether the job takes checkpoints; without them a sink commits when it finishes.
     pub checkpointing: bool,
+    /// The job: two jobs that write to one place are told apart by it.
+    pub job: JobId,
+    /// Who may read the files that the operator makes.
+    pub file_access: FileAccess,
     /// Grows with every attempt to run the job, in all processes: makes names of temporary files unique.
     pub generation: u64,
     /// Processing time.
@@ -348,6 +353,8 @@ impl OpenContext {
             incremental_checkpoints: false,
             rocksdb: None,
             checkpointing: true,
+            job: JobId::from_name("by hand"),
+            file_access: FileAccess::default(),
             generation: 1,
             clock,
             waker: Waker::idle(),

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use stillstream_state::MemorySnapshotStore;
+use stillstream_types::file_access::FileAccess;
 use stillstream_types::{
-    CheckpointId, KeyGroups, OperatorId, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState,
-    RedistributionMode, SubtaskIndex, Timestamp,
+    CheckpointId, JobId, KeyGroups, OperatorId, OperatorStateEntry, OperatorStateHandle,
+    OperatorSubtaskState, RedistributionMode, SubtaskIndex, Timestamp,
 };
 
 use crate::batch::AnyBatch;
@@ -31,6 +32,8 @@ impl OpenContext {
             incremental_checkpoints: false,
             rocksdb: None,
             checkpointing: true,
+            job: JobId::from_name("by hand"),
+            file_access: FileAccess::default(),
             generation: 1,
             clock: Arc::new(ManualClock::default()),
             waker: Waker::idle(),

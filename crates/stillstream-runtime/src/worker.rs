@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use stillstream_types::crash::crash_point;
-use stillstream_types::{Error, ErrorKind, OperatorId, Result};
+use stillstream_types::file_access::FileAccess;
+use stillstream_types::{Error, ErrorKind, JobId, OperatorId, Result};
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::Exchange as ExchangePact;
 use timely::dataflow::operators::Operator as _;
@@ -40,6 +41,8 @@ const LONGEST_PARK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerSettings {
     pub alignment: Alignment,
+    pub job: JobId,
+    pub file_access: FileAccess,
     pub checkpointing: bool,
     pub asynchronous_snapshots: bool,
     pub incremental_checkpoints: bool,
@@ -127,6 +130,8 @@ fn open_chain(
             incremental_checkpoints: context.settings.incremental_checkpoints,
             rocksdb: context.settings.rocksdb.clone(),
             checkpointing: context.settings.checkpointing,
+            job: context.settings.job,
+            file_access: context.settings.file_access,
             generation: spec.generation.0,
             clock: context.clock.clone(),
             waker: info.waker.clone(),

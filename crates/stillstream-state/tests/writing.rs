@@ -181,3 +181,28 @@ fn numbers_of_every_width_come_back_from_a_snapshot_as_they_were() -> Result<(),
     numbers_come_back(|n| (n, n as u8), |n| n % 2 == 0)?;
     numbers_come_back(|n| n, |n| Some(u64::from(n)))
 }
+
+#[test]
+fn a_handle_whose_sections_lie_beyond_all_bounds_is_an_error() -> Result<(), StateError> {
+    let groups = KeyGroups::new(4);
+    let mut backend = KeyedStateBackend::<u64>::heap(BackendOptions::new(groups, groups.all()));
+    let numbers = backend.keyed_value::<u64>("numbers")?;
+    for key in 0..100u64 {
+        numbers.insert(key.key_hash(groups), &key, key)?;
+    }
+    let store = MemorySnapshotStore::default();
+    let whole = backend.freeze()?.write(&store, "state")?.remove(0);
+    snapshot::inspect(&whole, &store)?;
+    let extremes = [u64::MAX, u64::MAX - 1, 1 << 63, 0];
+    for at in 0..whole.sections.len() {
+        for (offset, len) in extremes.iter().flat_map(|offset| extremes.map(|len| (*offset, len))) {
+            let mut handle = whole.clone();
+            (handle.sections[at].offset, handle.sections[at].len) = (offset, len);
+            assert!(snapshot::inspect(&handle, &store).is_err(), "section {at} at {offset} with {len} bytes");
+        }
+    }
+    let mut handle = whole;
+    handle.header_len = u64::MAX;
+    assert!(snapshot::inspect(&handle, &store).is_err());
+    Ok(())
+}

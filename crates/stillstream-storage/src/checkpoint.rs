@@ -9,6 +9,7 @@ use stillstream_types::{CheckpointId, CheckpointMetadata, CompletedRef, JobId};
 use tokio::runtime::Handle;
 
 use crate::error::StorageError;
+use crate::identity;
 use crate::lease::Lease;
 use crate::local::LocalStore;
 use crate::location::Location;
@@ -139,6 +140,19 @@ impl JobStorage {
         self.store().display(&self.streams.anchor)
     }
 
+    /// Works in this very directory from now on: where it is moved away or deleted, and another one takes its place, writes and
+    /// deletions fail. A [claim](Self::claim) does the same; this is for processes that write state under the claim of another.
+    ///
+    /// # Errors
+    /// [`StorageError::RegisterMissing`] if nobody has claimed it there.
+    pub fn hold(&self) -> Result<(), StorageError> {
+        if self.register.head()?.is_none() {
+            let (looked_at, found) = (self.register.display(), "a process that works for it".into());
+            return Err(StorageError::RegisterMissing { looked_at, found });
+        }
+        self.store().local_folder(&self.streams.anchor).map(drop)
+    }
+
     pub(crate) fn store(&self) -> &Arc<dyn BlobStore> {
         &self.streams.store
     }
@@ -189,12 +203,15 @@ impl JobStorage {
         StorageError::Indeterminate { operation: "create", path, reason }
     }
 
-    /// Reads the metadata of a checkpoint of this job; `path` is that of a [`CompletedRef`], as in `chk-17`. For snapshots
+    /// Reads the metadata of a checkpoint of this job, and sees that it is that checkpoint's; `path` is that of a [`CompletedRef`], as in `chk-17`. For snapshots
     /// elsewhere see [`RetainedCheckpoint`](crate::RetainedCheckpoint).
     pub fn read_metadata(&self, path: &str) -> Result<CheckpointMetadata, StorageError> {
         let key = self.key(&join(path, METADATA_FILE));
         let (bytes, _) = self.store().get(&key)?;
-        Ok(decode(&self.store().display(&key), &bytes)?.0)
+        let shown = self.store().display(&key);
+        let metadata = decode(&shown, &bytes)?.0;
+        identity::check(&shown, path, Some(self.job), &metadata)?;
+        Ok(metadata)
     }
 
     /// Checks every file that the metadata names.
@@ -223,7 +240,11 @@ impl JobStorage {
     /// [`StorageError::RegisterMissing`] when the job has files but no register, and
     /// [`StorageError::RegisterUnreadable`] when there is one that cannot be read: neither may lead to a fresh start.
     pub fn load_register(&self) -> Result<Option<Loaded>, StorageError> {
-        match self.register.load()? {
+        let loaded = self.register.load()?;
+        if let Some(loaded) = &loaded {
+            identity::check_record(&self.register.display(), self.job, &loaded.record)?;
+        }
+        match loaded {
             Some(loaded) if loaded.damaged.is_empty() => Ok(Some(loaded)),
             Some(loaded) => salvage(self, loaded).map(Some),
             None => match self.sign_of_life()? {
@@ -266,6 +287,8 @@ impl JobStorage {
 /// The number of a directory `chk-<n>`.
 pub(crate) fn checkpoint_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("chk-")?;
-    // `parse` alone would take `+5`
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    // `parse` alone would take `+5` and `05`, which nobody writes
+    let plain =
+        digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    plain.then(|| digits.parse().ok())?
 }

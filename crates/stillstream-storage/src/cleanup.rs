@@ -110,13 +110,24 @@ impl JobStorage {
         self.discard_files(handles.into_iter().filter_map(StreamHandle::path))
     }
 
-    /// Deletes files that no checkpoint names, by their paths relative to the job's directory.
+    /// Deletes files that no checkpoint names, by their paths relative to the job's directory, and the directory of a
+    /// checkpoint in which nothing is left then: one that was deleted comes back with the file of a task that is late.
     pub fn discard_files<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> DiscardReport {
         let mut report = DiscardReport::default();
+        let mut dirs = BTreeSet::new();
         for path in paths {
             match crate::store::check_key(path) {
                 Ok(()) => self.delete(&self.key(path), &mut report),
                 Err(error) => report.failed.push(error),
+            }
+            dirs.extend(
+                path.split_once('/').map(|(dir, _)| dir).filter(|dir| checkpoint_number(dir).is_some()),
+            );
+        }
+        for dir in dirs {
+            // a writer whose folder goes while it begins makes it again
+            if let Err(error) = self.store().remove_empty_dirs(&self.key(dir)) {
+                report.failed.push(error);
             }
         }
         report
@@ -155,7 +166,8 @@ impl JobStorage {
         Ok(found.into_iter().map(str::to_owned).collect())
     }
 
-    /// Clean-up at a job's start, after [`claim`](Self::claim) and before the first checkpoint: deletes what a crash left.
+    /// Clean-up while nobody writes: at a job's start, after [`claim`](Self::claim) and before the first checkpoint, and at its
+    /// end, when all tasks have stopped. Deletes what a crash or a task that came too late left.
     /// `record` is the register's record, `current` this process' generation.
     ///
     /// Deleted are checkpoint directories that the register does not name and whose number is at most

@@ -99,10 +99,12 @@ pub enum StorageError {
         /// Who holds it, as in `process 4711`.
         holder: String,
     },
-    /// A higher generation was found: somebody took the job over. Whether an earlier write of this one took effect is
+    /// Another writer's record was found, of a higher generation as a rule: somebody took the job over, or the directory was
+    /// moved away and another one put in its place. Whether an earlier write of this one took effect is
     /// for the new holder to say; this process must stop and must not delete anything.
     #[error(
-        "generation {ours} was fenced off: `{path}` says generation {found}; another process took the job over, stop this one"
+        "generation {ours} was fenced off: `{path}` holds what another process wrote under generation {found}; that one has the \
+         job now, stop this one"
     )]
     Fenced {
         /// The register.
@@ -120,6 +122,33 @@ pub enum StorageError {
         /// Where it should be.
         looked_at: String,
         /// What shows that the job is not new.
+        found: String,
+    },
+    /// The register is older than what lies beside it: its newest versions are missing. To go on from it would be a roll-back.
+    #[error(
+        "the register in `{looked_at}` ends with {register}, yet {found}: its newest versions are missing, and to go on from \
+         what is left would repeat work that was done; put them back, choose a checkpoint with \
+         `--from <checkpoint> --start-fresh`, or give `--start-fresh` alone to begin without state"
+    )]
+    RegisterBehind {
+        /// Where it is.
+        looked_at: String,
+        /// What its newest version says.
+        register: String,
+        /// What shows that there was a newer one.
+        found: String,
+    },
+    /// A file lies where that of another checkpoint or job belongs.
+    #[error(
+        "`{path}` is of {found}, but its place is that of {expected}: it was put there from elsewhere, and nothing is started \
+         from it; put the right one back, or choose another checkpoint with `--from <checkpoint> --start-fresh`"
+    )]
+    Foreign {
+        /// The file.
+        path: String,
+        /// Whose place it is.
+        expected: String,
+        /// Whose file it is.
         found: String,
     },
     /// There is a register, but no version of it can be read.
@@ -172,9 +201,11 @@ impl StorageError {
     /// The kind under which the public API reports it.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Corrupt { .. } | Self::RegisterMissing { .. } | Self::RegisterUnreadable { .. } => {
-                ErrorKind::CorruptSnapshot
-            }
+            Self::Corrupt { .. }
+            | Self::RegisterMissing { .. }
+            | Self::RegisterBehind { .. }
+            | Self::Foreign { .. }
+            | Self::RegisterUnreadable { .. } => ErrorKind::CorruptSnapshot,
             Self::BadLocation { .. }
             | Self::SchemeNotSupported { .. }
             | Self::NotWritable { .. }

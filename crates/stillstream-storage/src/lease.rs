@@ -1,8 +1,5 @@
 //! The right of one generation to write the register.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::Path;
 use std::sync::Arc;
 
 use stillstream_types::crash::crash_point;
@@ -11,7 +8,8 @@ use stillstream_types::{CheckpointId, Generation, JobId, JobOutcome, RegisterRec
 use crate::checkpoint::JobStorage;
 use crate::cleanup::KEEP_FILE;
 use crate::error::{CasError, StorageError};
-use crate::register::{Register, Version};
+use crate::job_lock::{JobLock, Noted};
+use crate::register::{Loaded, Register, Version};
 use crate::salvage::checkpoint_dirs;
 use crate::store::join;
 
@@ -32,15 +30,16 @@ pub struct Lease {
     previous: Option<RegisterRecord>,
     /// Tells this lease's writes from all others.
     writer: u64,
-    _lock: Option<File>,
+    lock: Option<JobLock>,
 }
 
 impl Lease {
     pub(crate) fn claim(storage: &JobStorage, job_name: &str) -> Result<Self, StorageError> {
-        let lock = lock(storage)?;
+        let mut lock = JobLock::take(storage)?;
         let (writer, register) = storage.writing_register();
         for _ in 0..ATTEMPTS {
             let loaded = storage.load_register()?;
+            refuse_roll_back(storage, lock.as_ref(), loaded.as_ref())?;
             let (expected, previous) = match loaded {
                 Some(loaded) => (Some(loaded.version), Some(loaded.record)),
                 None => (None, None),
@@ -50,15 +49,8 @@ impl Lease {
             record.job_name = job_name.to_owned();
             match register.compare_and_set(expected.as_ref(), &record) {
                 Ok(version) => {
-                    return Ok(Self {
-                        register,
-                        record,
-                        version,
-                        unsure: false,
-                        previous,
-                        writer,
-                        _lock: lock,
-                    });
+                    note(&mut lock, &version);
+                    return Ok(Self { register, record, version, unsure: false, previous, writer, lock });
                 }
                 // also when our own write may have happened: the next round claims a generation above it
                 Err(CasError::Conflict(_) | CasError::Indeterminate(_)) => {}
@@ -76,7 +68,7 @@ impl Lease {
     }
 
     pub(crate) fn claim_fresh(storage: &JobStorage, job_name: &str) -> Result<Self, StorageError> {
-        let lock = lock(storage)?;
+        let mut lock = JobLock::take(storage)?;
         let (writer, register) = storage.writing_register();
         for _ in 0..ATTEMPTS {
             let expected = register.head()?;
@@ -96,15 +88,8 @@ impl Lease {
             record.generation.0 = bound.saturating_add(versions).saturating_add(1);
             match register.compare_and_set(expected.as_ref(), &record) {
                 Ok(version) => {
-                    return Ok(Self {
-                        register,
-                        record,
-                        version,
-                        unsure: false,
-                        previous,
-                        writer,
-                        _lock: lock,
-                    });
+                    note(&mut lock, &version);
+                    return Ok(Self { register, record, version, unsure: false, previous, writer, lock });
                 }
                 Err(CasError::Conflict(_) | CasError::Indeterminate(_)) => {}
                 Err(CasError::Storage(error)) => return Err(error),
@@ -177,6 +162,17 @@ impl Lease {
         self.change(record.generation, |present| *present = record.clone())
     }
 
+    /// Reads the register again: what an indeterminate write left there is this lease's record from now on.
+    ///
+    /// # Errors
+    /// [`StorageError::Fenced`] when another process wrote it, [`StorageError::RegisterMissing`] when it is gone; or it cannot
+    /// be read now.
+    pub fn refresh(&mut self) -> Result<&RegisterRecord, StorageError> {
+        self.unsure = true;
+        self.reload(false)?;
+        Ok(&self.record)
+    }
+
     fn change(
         &mut self,
         generation: Generation,
@@ -203,6 +199,7 @@ impl Lease {
             self.crash_point("before-register")?;
             match self.register.compare_and_set(Some(&self.version), &next) {
                 Ok(version) => {
+                    note(&mut self.lock, &version);
                     (self.version, self.record, self.unsure) = (version, next, false);
                     self.crash_point("after-register")?;
                     return Ok(&self.record);
@@ -246,8 +243,10 @@ impl Lease {
             Err(error) if attempted => return Err(self.unknown(error)),
             Err(error) => return Err(error),
         };
-        // an attempt of this lease's own to raise its generation may have been written
-        if loaded.record.generation > self.record.generation && loaded.writer != self.writer {
+        // Whatever its generation, what another one wrote was not written under this lease. Of a damaged version nobody knows
+        // who wrote it: then the one before it speaks, which may be of the process that had the job before.
+        let newer = loaded.record.generation > self.record.generation;
+        if loaded.writer != self.writer && (newer || loaded.damaged.is_empty()) {
             return Err(StorageError::Fenced {
                 path: path(),
                 ours: self.record.generation,
@@ -289,6 +288,76 @@ impl Lease {
     }
 }
 
+/// Writes the register's version into the lock file, where the next start compares it.
+fn note(lock: &mut Option<JobLock>, version: &Version) {
+    if let Some(lock) = lock {
+        lock.note(version.number);
+    }
+}
+
+/// Refuses a register whose newest versions are missing: what was started from it would do again what was done already.
+///
+/// Two things show that they are: the lock file says so, or a checkpoint is there whose number or generation the register does
+/// not know, although both are recorded before they are used. A whole checkpoint that is newer and shows neither was complete
+/// but not announced when the process died.
+fn refuse_roll_back(
+    storage: &JobStorage,
+    lock: Option<&JobLock>,
+    loaded: Option<&Loaded>,
+) -> Result<(), StorageError> {
+    let noted = lock.map_or(Noted::Nothing, JobLock::noted);
+    let looked_at = storage.register.display();
+    let shown = || lock.map_or_else(String::new, |lock| lock.path().display().to_string());
+    let Some(Loaded { record, version, damaged, .. }) = loaded else {
+        let found = match noted {
+            Noted::Nothing | Noted::Version(0) => return Ok(()),
+            Noted::Version(number) => format!("`{}`, which says that version {number} was written", shown()),
+            Noted::Process => format!("`{}` of a process that had the job", shown()),
+        };
+        return Err(StorageError::RegisterMissing { looked_at, found });
+    };
+    let newest = record.completed.last().map_or(0, |completed| completed.id.0);
+    // the note says by itself that no version is missing
+    let is_newest = matches!(noted, Noted::Version(number) if number > 0 && number == version.number);
+    let mut found = Vec::new();
+    if let Noted::Version(number) = noted
+        && number > version.number
+    {
+        found.push(format!("`{}` says that version {number} was written", shown()));
+    }
+    let kept = storage.kept_directories()?;
+    for (number, has_metadata) in checkpoint_dirs(storage)?.split_off(&newest.saturating_add(1)) {
+        let path = format!("chk-{number}");
+        // one that a person keeps is of an earlier run
+        let retained = record.retained.iter().any(|retained| retained.id.0 == number);
+        if !has_metadata || retained || kept.contains(&number) {
+            continue;
+        }
+        let Ok(metadata) = storage.read_metadata(&path) else { continue };
+        let place = storage.store().display(&storage.key(&path));
+        let unknown =
+            metadata.id > record.last_checkpoint_id || !is_newest && metadata.generation > record.generation;
+        match unknown && damaged.is_empty() {
+            true => {
+                found.push(format!("`{place}` is a whole checkpoint of generation {}", metadata.generation))
+            }
+            false if !found.is_empty() => found.push(format!("`{place}` is a whole checkpoint")),
+            false if record.outcome != JobOutcome::Running => {}
+            false => tracing::warn!(
+                "`{place}` is a whole checkpoint, but the register in `{looked_at}` does not name it: it was not complete when \
+                 its process ended, and the job goes on from checkpoint {newest}"
+            ),
+        }
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let newest =
+        record.completed.last().map_or("no checkpoint".into(), |newest| format!("checkpoint {}", newest.id));
+    let register = format!("version {version}, which names {newest} of generation {}", record.generation);
+    Err(StorageError::RegisterBehind { looked_at, register, found: found.join(", and ") })
+}
+
 fn new_record(job: JobId, job_name: &str) -> RegisterRecord {
     RegisterRecord {
         job,
@@ -318,40 +387,4 @@ fn keep_all(storage: &JobStorage) -> Result<(CheckpointId, Generation), StorageE
         storage.store().put_new(&storage.key(&join(&path, KEEP_FILE)), b"")?;
     }
     Ok((id, generation))
-}
-
-/// The lock on a local job directory; `None` elsewhere, or when it is switched off.
-fn lock(storage: &JobStorage) -> Result<Option<File>, StorageError> {
-    let Some(dir) = storage.store().local_folder(&storage.streams.anchor)? else { return Ok(None) };
-    if !storage.options.exclusive_lock {
-        return Ok(None);
-    }
-    let path = dir.join(".lock");
-    let shown = || path.display().to_string();
-    let fail = |error| StorageError::io("lock", shown(), error);
-    let mut file = open_lock(&path).map_err(fail)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut text = String::new();
-            let _ = file.read_to_string(&mut text);
-            let holder = match text.trim() {
-                "" => "another process".to_owned(),
-                pid => format!("process {pid}"),
-            };
-            return Err(StorageError::Locked { path: shown(), holder });
-        }
-        Err(TryLockError::Error(error)) => return Err(fail(error)),
-    }
-    let write = |file: &mut File| {
-        file.set_len(0)?;
-        file.seek(SeekFrom::Start(0))?;
-        writeln!(file, "{}", std::process::id())
-    };
-    write(&mut file).map_err(fail)?;
-    Ok(Some(file))
-}
-
-fn open_lock(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }

@@ -2,7 +2,8 @@
 //! checkpoint is the newest.
 //!
 //! ```text
-//! <dir>/<job id>/.lock                        held by the live process that owns the job (local disk)
+//! <dir>/<job id>/.lock                        held by the live process that owns the job (local disk); notes its number
+//!                                             and the register's newest version
 //!               /register/register-<version>  the one truth; changed by compare-and-set
 //!               /chk-<n>/_metadata            everything that is needed to restore; written last, atomically
 //!               /chk-<n>/<file>               state of one subtask
@@ -39,6 +40,8 @@ pub mod cleanup;
 pub mod conformance;
 pub mod error;
 mod frame;
+mod identity;
+mod job_lock;
 pub mod lease;
 pub mod local;
 pub mod location;

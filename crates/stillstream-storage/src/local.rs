@@ -5,13 +5,16 @@
 //! a series of buffered parts; here the bytes go from the writer's buffer to the disk, those of large files past the page cache.
 
 mod disk_file;
+mod place;
 
 use std::fmt::Debug;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stillstream_types::file_access::FileAccess;
 
 use crate::error::{SHORT, StorageError};
 use crate::options::StorageOptions;
@@ -19,6 +22,10 @@ use crate::store::{
     BlobStore, BlobWriter, CasSupport, Created, Deleted, Entry, Replaced, Tag, check_key, not_found,
 };
 use disk_file::{Buffer, DiskFile, Spare};
+use place::{Place, Published, open_regular};
+
+/// Metadata and registers are read as a whole; this is more than any has.
+const LARGEST_WHOLE: u64 = 1 << 30;
 
 /// One step that a [`LocalStore`] asks of the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +87,10 @@ struct Inner {
     spare: Spare,
     tag: u64,
     next_temp: AtomicU64,
+    access: FileAccess,
     hook: Option<Arc<dyn DiskHook>>,
+    /// Folders that this process was promised, see [`BlobStore::local_folder`].
+    places: Mutex<Vec<Place>>,
 }
 
 impl LocalStore {
@@ -98,7 +108,17 @@ impl LocalStore {
         // whole blocks, for direct writes
         let write_buffer = options.write_buffer.max(1).next_multiple_of(4096);
         let (tag, spare, next_temp) = (options.process_tag, Spare::default(), AtomicU64::new(0));
-        Self(Arc::new(Inner { root, write_buffer, spare, tag, next_temp, hook }))
+        let access = options.file_access;
+        Self(Arc::new(Inner {
+            root,
+            write_buffer,
+            spare,
+            tag,
+            next_temp,
+            access,
+            hook,
+            places: Mutex::default(),
+        }))
     }
 
     fn path(&self, key: &str) -> Result<PathBuf, StorageError> {
@@ -116,13 +136,14 @@ impl LocalStore {
         let temp = path.with_file_name(format!(".{name}.{:016x}-{number}.tmp", self.0.tag));
         let inner = self.0.clone();
         let fail = |error| StorageError::io("create", shown(&path), error);
+        inner.check_place(&path).map_err(fail)?;
         // cleaning up may remove an empty folder between the two steps
         let mut tries = 0;
         let file = loop {
             if let Some(parent) = path.parent() {
                 inner.make_dirs(parent).map_err(fail)?;
             }
-            let make = || OpenOptions::new().write(true).create_new(true).open(&temp);
+            let make = || inner.access.options().write(true).create_new(true).open(&temp);
             match inner.step(DiskStep::Create(&temp), make) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && tries < 3 => tries += 1,
                 made => break made.map_err(fail)?,
@@ -157,10 +178,14 @@ impl Inner {
         if dir.as_os_str().is_empty() || dir.is_dir() {
             return Ok(());
         }
+        // one that this process was promised is not made anew: it was moved away a moment ago
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.iter().filter(|place| place.is_below(dir)).try_for_each(Place::check)?;
+        drop(places);
         if let Some(parent) = dir.parent() {
             self.make_dirs(parent)?;
         }
-        match self.step(DiskStep::MakeDir(dir), || fs::create_dir(dir)) {
+        match self.step(DiskStep::MakeDir(dir), || self.access.create_dir(dir)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             made => made?,
         }
@@ -168,7 +193,14 @@ impl Inner {
         dir.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
     }
 
+    /// Refuses to touch a folder that stands in the place of one that this process was promised.
+    fn check_place(&self, path: &Path) -> io::Result<()> {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.iter().filter(|place| place.holds(path)).try_for_each(Place::check)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
+        self.check_place(path)?;
         self.step(DiskStep::Remove(path), || fs::remove_file(path))
     }
 }
@@ -216,10 +248,20 @@ impl LocalWriter {
         // a link is the one call that is both atomic and refuses to replace
         let step = DiskStep::Link { from: &self.temp, to: &self.path };
         let linked = self.inner.step(step, || fs::hard_link(&self.temp, &self.path));
-        match linked {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Created::Exists),
-            Err(error) => return Err(StorageError::io("create", shown(&self.path), error)),
-            Ok(()) => {}
+        if let Err(error) = linked {
+            // a call that was reported as failed may have taken effect, on a mounted disk above all
+            match place::published(&self.temp, &self.path, &error) {
+                Published::Yes => {}
+                Published::Taken => return Ok(Created::Exists),
+                Published::No => return Err(StorageError::io("create", shown(&self.path), error)),
+                Published::Unknown => {
+                    return Err(StorageError::Indeterminate {
+                        operation: "create",
+                        path: shown(&self.path),
+                        reason: error.to_string(),
+                    });
+                }
+            }
         }
         self.sync_parent().map_err(|error| StorageError::Indeterminate {
             operation: "create",
@@ -277,6 +319,10 @@ impl BlobStore for LocalStore {
     fn local_folder(&self, prefix: &str) -> Result<Option<PathBuf>, StorageError> {
         let dir = self.dir(prefix)?;
         let fail = |error| StorageError::io("make the folder", shown(&dir), error);
+        let mut places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
+        // whoever asks for it anew begins anew there
+        places.retain(|other| !other.is(&dir));
+        drop(places);
         self.0.make_dirs(&dir).map_err(fail)?;
         // A process that was killed may have made some of them and not come to the sync. Above the root it is enough that
         // the root's own name is durable.
@@ -284,6 +330,10 @@ impl BlobStore for LocalStore {
         for folder in dir.ancestors().take_while(|folder| folder.starts_with(above_root)) {
             self.0.sync_dir(folder).map_err(fail)?;
         }
+        let place = Place::new(&dir).map_err(fail)?;
+        let mut places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.push(place);
+        drop(places);
         Ok(Some(dir))
     }
 
@@ -311,14 +361,22 @@ impl BlobStore for LocalStore {
 
     fn get(&self, key: &str) -> Result<(Vec<u8>, Option<Tag>), StorageError> {
         let path = self.path(key)?;
-        let bytes = fs::read(&path).map_err(|error| StorageError::io("read", shown(&path), error))?;
+        let fail = |error| StorageError::io("read", shown(&path), error);
+        let mut file = open_regular(&path).map_err(fail)?;
+        let found = file.metadata().map_err(fail)?.len();
+        if found > LARGEST_WHOLE {
+            let what = "length in bytes (too long for what is read as a whole)";
+            return Err(StorageError::corrupt(shown(&path), what, format!("at most {LARGEST_WHOLE}"), found));
+        }
+        let mut bytes = Vec::with_capacity(found as usize);
+        file.read_to_end(&mut bytes).map_err(fail)?;
         Ok((bytes, None))
     }
 
     fn read(&self, key: &str, offset: u64, len: u64) -> Result<Vec<u8>, StorageError> {
         let path = self.path(key)?;
         let fail = |error| StorageError::io("read", shown(&path), error);
-        let mut file = File::open(&path).map_err(fail)?;
+        let mut file = open_regular(&path).map_err(fail)?;
         let found = file.metadata().map_err(fail)?.len();
         let short = |end: u64, found: u64| {
             StorageError::corrupt(shown(&path), SHORT, format!("at least {end}"), found)

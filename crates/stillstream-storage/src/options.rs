@@ -3,6 +3,8 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
+use stillstream_types::file_access::FileAccess;
+
 /// How state is written. The defaults are Flink's where Flink has the setting.
 #[derive(Clone, Debug)]
 pub struct StorageOptions {
@@ -18,6 +20,8 @@ pub struct StorageOptions {
     /// second live process is refused. Off for a standby that takes over while the former leader may still be there:
     /// the register's generation alone keeps them apart then.
     pub exclusive_lock: bool,
+    /// Who may read the files and folders that are made on a disk.
+    pub file_access: FileAccess,
     /// Tells this process' files and register writes from those of any other: must be unique among all processes that
     /// ever use the directory. The default draws a random number.
     pub process_tag: u64,
@@ -39,6 +43,7 @@ impl Default for StorageOptions {
             write_buffer: 1 << 20,
             deadline: Duration::from_secs(60),
             exclusive_lock: true,
+            file_access: FileAccess::default(),
             process_tag: random_tag(),
         }
     }

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stillstream_types::CheckpointMetadata;
+use stillstream_types::{CheckpointMetadata, JobId};
 
 use crate::error::StorageError;
+use crate::identity;
 use crate::local::LocalStore;
 use crate::location::Location;
 use crate::metadata::{Anchor, METADATA_FILE, decode};
@@ -31,14 +32,22 @@ impl RetainedCheckpoint {
     ///
     /// # Errors
     /// [`StorageError::BadLocation`] when there is no snapshot, with a hint when a job directory was given;
-    /// [`StorageError::Corrupt`] when `_metadata` is damaged.
+    /// [`StorageError::Corrupt`] when `_metadata` is damaged; [`StorageError::Foreign`] when it is not of the checkpoint or job
+    /// that its folders are named after.
     pub fn open(location: &str, options: &StorageOptions) -> Result<Self, StorageError> {
         let Location::Local(path) = Location::parse(location)?;
         let directory = directory_of(&path, location)?;
-        match (directory.parent(), directory.file_name().and_then(|name| name.to_str())) {
+        // the folder of a job has the job's id as its name, unless a person gave it another
+        let above = directory.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        let job = above.and_then(|name| name.parse::<JobId>().ok());
+        let found = match (directory.parent(), directory.file_name().and_then(|name| name.to_str())) {
             (Some(parent), Some(name)) => Self::in_store(Arc::new(LocalStore::new(parent, options)), name),
             _ => Self::in_store(Arc::new(LocalStore::new(&directory, options)), ""),
-        }
+        }?;
+        let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let shown = directory.join(METADATA_FILE).display().to_string();
+        identity::check(&shown, name, job, &found.metadata)?;
+        Ok(found)
     }
 
     /// Opens the snapshot whose `_metadata` lies in folder `directory` of `store`.

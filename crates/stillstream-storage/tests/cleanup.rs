@@ -92,6 +92,18 @@ fn orphans_are_swept_and_named_checkpoints_stay() {
 }
 
 #[test]
+fn the_folder_of_a_late_tasks_files_goes_with_the_last_of_them() {
+    let place = Place::new();
+    let (first, second, shared) = (place.state(4), place.state(4), place.shared(4));
+    let path = |handle: &StreamHandle| handle.path().unwrap().to_owned();
+    assert!(place.job.discard_files([path(&first).as_str()]).is_complete());
+    assert!(place.path("chk-4").exists(), "another file is in it");
+    let report = place.job.discard_files([path(&second).as_str(), path(&shared).as_str()]);
+    assert!(report.is_complete() && report.deleted == 2, "{report:?}");
+    assert!(!place.path("chk-4").exists() && place.path("").exists());
+}
+
+#[test]
 fn files_that_a_named_checkpoint_refers_to_stay_wherever_they_are() {
     let mut place = Place::new();
     let (old, unused) = (place.state(1), place.state(1));

@@ -1,14 +1,19 @@
 //! The register and leases: who may write, and what happens when versions are damaged.
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use stillstream_storage::conformance::{sample_metadata, sample_record};
+use stillstream_storage::local::{DiskHook, DiskStep};
 use stillstream_storage::register::NumberedRegister;
 use stillstream_storage::{
-    CheckpointStorage, JobStorage, Lease, LocalStore, Register, StorageError, StorageOptions,
+    CasError, CheckpointStorage, JobStorage, Lease, LocalStore, Register, StorageError, StorageOptions,
 };
+use stillstream_types::file_access::FileAccess;
+use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{
     CheckpointId, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome,
 };
@@ -46,10 +51,13 @@ impl Place {
     }
 
     fn versions(&self) -> Vec<PathBuf> {
-        let mut found: Vec<_> = fs::read_dir(self.job_dir().join("register"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
+        self.versions_of(&self.job())
+    }
+
+    fn versions_of(&self, job: &JobStorage) -> Vec<PathBuf> {
+        let dir = self.dir.path().join(job.id().to_string());
+        let mut found: Vec<_> =
+            fs::read_dir(dir.join("register")).unwrap().map(|entry| entry.unwrap().path()).collect();
         found.sort();
         found
     }
@@ -352,4 +360,293 @@ fn registers_that_were_ever_written_stay_readable_with_and_without_the_end_of_th
         counters: [("windows.late".to_owned(), 3)].into(),
     };
     assert_eq!(finished.ended, Some(Box::new(JobEnd { at_ms: 1_796_082_179_367, figures })));
+}
+
+#[test]
+fn a_lost_newest_version_is_an_error_that_names_what_is_newer_and_never_a_silent_roll_back() {
+    let place = Place::new();
+    let job = place.job();
+    let mut lease = job.claim("flights").unwrap();
+    for _ in 0..2 {
+        complete(&job, &mut lease, 2).unwrap();
+    }
+    let before = lease.generation();
+    drop(lease);
+    fs::remove_file(place.versions().pop().unwrap()).unwrap();
+    for _ in 0..2 {
+        let error = job.claim("flights").unwrap_err();
+        assert!(matches!(error, StorageError::RegisterBehind { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::CorruptSnapshot);
+        let text = error.to_string();
+        for part in ["names checkpoint 1", "chk-2` is a whole checkpoint", ".lock`", "--start-fresh"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+    let lease = job.claim_fresh("flights").unwrap();
+    assert!(lease.generation() > before && lease.record().last_checkpoint_id == CheckpointId(2));
+    drop(lease);
+    job.claim("flights").unwrap();
+}
+
+#[test]
+fn a_checkpoint_that_the_register_cannot_know_is_an_error_also_without_a_lock_file() {
+    let place = Place::new();
+    let job = place.standby();
+    let mut lease = job.claim("flights").unwrap();
+    complete(&job, &mut lease, 2).unwrap();
+    drop(lease);
+    let mut lease = job.claim("flights").unwrap();
+    complete(&job, &mut lease, 2).unwrap();
+    drop(lease);
+    let versions = place.versions();
+    // the claim of the second generation and all that came after it
+    versions[3..].iter().for_each(|version| fs::remove_file(version).unwrap());
+    let error = job.claim("flights").unwrap_err();
+    assert!(matches!(error, StorageError::RegisterBehind { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("names checkpoint 1") && text.contains("chk-2` is a whole checkpoint of generation 2"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_folder_in_which_only_the_lock_is_left_is_an_error_and_never_a_fresh_start() {
+    let place = Place::new();
+    let job = place.job();
+    let mut lease = job.claim("flights").unwrap();
+    complete(&job, &mut lease, 1).unwrap();
+    drop(lease);
+    for entry in fs::read_dir(place.job_dir()).unwrap().map(Result::unwrap) {
+        if entry.file_name() != ".lock" {
+            fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+    for _ in 0..2 {
+        let error = job.claim("flights").unwrap_err();
+        assert!(matches!(error, StorageError::RegisterMissing { .. }), "{error}");
+        assert!(error.to_string().contains(".lock`, which says that version 3 was written"), "{error}");
+    }
+    // of a release that noted nothing but its number
+    fs::write(place.job_dir().join(".lock"), "4711\n").unwrap();
+    for _ in 0..2 {
+        assert!(matches!(job.claim("flights"), Err(StorageError::RegisterMissing { .. })));
+    }
+    job.claim_fresh("flights").unwrap();
+}
+
+#[test]
+fn a_process_that_died_before_it_wrote_a_register_does_not_keep_the_next_one_from_starting() {
+    for left in ["", "4711\nregister 0\n"] {
+        let place = Place::new();
+        fs::create_dir_all(place.job_dir()).unwrap();
+        fs::write(place.job_dir().join(".lock"), left).unwrap();
+        assert_eq!(place.job().claim("flights").unwrap().generation(), Generation(1));
+    }
+}
+
+#[test]
+fn a_directory_that_was_moved_away_takes_its_writer_along_whatever_the_generation() {
+    for exclusive_lock in [true, false] {
+        let place = Place::new();
+        let options = || StorageOptions { exclusive_lock, ..StorageOptions::default() };
+        let (a, b) = (place.job_with(options()), place.job_with(options()));
+        let mut first = a.claim("flights").unwrap();
+        complete(&a, &mut first, 1).unwrap();
+        fs::rename(place.job_dir(), place.dir.path().join("away")).unwrap();
+        let error = first.update(|record| record.completed.clear()).unwrap_err();
+        assert!(matches!(error, StorageError::RegisterMissing { .. }), "{error}");
+        let state = a.snapshot_store(CheckpointId(2), "0-0").create_shared("state").unwrap().finish();
+        assert!(state.unwrap_err().to_string().contains("moved or deleted while the job runs"));
+        assert!(!place.job_dir().exists(), "nothing is made anew");
+
+        // a second process begins there, and comes to the very same generation and version
+        let mut second = b.claim("flights").unwrap();
+        complete(&b, &mut second, 1).unwrap();
+        let truth = second.record().clone();
+        assert_eq!((first.generation(), second.generation()), (Generation(1), Generation(1)));
+        for _ in 0..2 {
+            let error = first.update(|record| record.completed.clear()).unwrap_err();
+            assert!(matches!(error, StorageError::Fenced { found: Generation(1), .. }), "{error}");
+        }
+        assert!(!a.discard_checkpoint(CheckpointId(1)).is_complete(), "it is the other one's");
+        assert_eq!(b.load_register().unwrap().unwrap().record, truth);
+        assert!(b.read_metadata("chk-1").is_ok());
+        complete(&b, &mut second, 1).unwrap();
+    }
+}
+
+#[test]
+fn of_two_registers_with_the_same_version_a_writer_goes_on_in_its_own_alone() {
+    let place = Place::new();
+    let register = |writer| {
+        let store = Arc::new(LocalStore::new(place.dir.path(), &StorageOptions::default()));
+        NumberedRegister::new(store, "job", writer, place.runtime.handle().clone())
+    };
+    let (ours, others) = (register(1), register(2));
+    let known = ours.compare_and_set(None, &sample_record(1, &[])).unwrap();
+    fs::rename(place.dir.path().join("job"), place.dir.path().join("away")).unwrap();
+    let other = others.compare_and_set(None, &sample_record(1, &[])).unwrap();
+    assert_eq!(known.number, other.number);
+    let refused = ours.compare_and_set(Some(&known), &sample_record(1, &[7]));
+    assert!(matches!(refused, Err(CasError::Conflict(_))), "{refused:?}");
+    others.compare_and_set(Some(&other), &sample_record(2, &[])).unwrap();
+}
+
+/// A disk whose links are reported as failed, whether or not they were made.
+#[derive(Debug)]
+struct LostAnswers {
+    made: bool,
+    left: AtomicU32,
+}
+
+impl DiskHook for LostAnswers {
+    fn before(&self, step: DiskStep<'_>) -> io::Result<()> {
+        let DiskStep::Link { from, to } = step else { return Ok(()) };
+        if !to.to_string_lossy().contains("register-")
+            || self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_err()
+        {
+            return Ok(());
+        }
+        if self.made {
+            fs::hard_link(from, to)?;
+        }
+        Err(io::Error::other("the server did not answer"))
+    }
+
+    fn after(&self, _: DiskStep<'_>) {}
+}
+
+#[test]
+fn a_write_of_the_register_whose_answer_was_lost_is_read_back_before_anything_is_decided() {
+    for made in [true, false] {
+        let place = Place::new();
+        let hook = Arc::new(LostAnswers { made, left: AtomicU32::new(0) });
+        let options = StorageOptions::default();
+        let store = Arc::new(LocalStore::with_hook(place.dir.path(), &options, hook.clone()));
+        let job = CheckpointStorage::with_store(store, options, place.runtime.handle().clone())
+            .job(JobId::from_name("flights"));
+        let mut lease = job.claim("flights").unwrap();
+        for n in 1..=3 {
+            hook.left.store(2, SeqCst);
+            assert_eq!(complete(&job, &mut lease, 1).unwrap(), CheckpointId(n), "made: {made}");
+            let found = job.load_register().unwrap().unwrap().record;
+            assert_eq!(found, *lease.record());
+            assert_eq!(found.completed.last().map(|completed| completed.id), Some(CheckpointId(n)));
+        }
+        // as long as no answer comes it is never said that it surely was not written
+        hook.left.store(u32::MAX, SeqCst);
+        match lease.update(|record| record.completed.clear()) {
+            Ok(record) => assert!(made && record.completed.is_empty()),
+            Err(error) => assert!(!made && error.is_indeterminate(), "{error}"),
+        }
+        hook.left.store(0, SeqCst);
+        let found = lease.refresh().unwrap().clone();
+        assert_eq!(found, job.load_register().unwrap().unwrap().record, "reading settles it");
+    }
+}
+
+#[test]
+fn a_version_under_the_name_of_another_one_is_damage() {
+    let place = Place::new();
+    let job = place.job();
+    let mut lease = job.claim("flights").unwrap();
+    complete(&job, &mut lease, 1).unwrap();
+    drop(lease);
+    let versions = place.versions();
+    fs::copy(&versions[0], versions.last().unwrap()).unwrap();
+    let loaded = job.load_register().unwrap().unwrap();
+    assert_eq!(loaded.damaged, [versions.last().unwrap().to_str().unwrap()]);
+    assert_eq!(loaded.record.completed.len(), 1, "not the first version's");
+}
+
+#[test]
+fn a_register_or_metadata_of_another_job_or_checkpoint_is_refused_by_name() {
+    let place = Place::new();
+    let job = place.job();
+    let other = CheckpointStorage::open(
+        place.dir.path().to_str().unwrap(),
+        StorageOptions::default(),
+        place.runtime.handle().clone(),
+    )
+    .unwrap()
+    .job(JobId::from_name("other"));
+    let mut lease = job.claim("flights").unwrap();
+    for _ in 0..2 {
+        complete(&job, &mut lease, 2).unwrap();
+    }
+    drop(lease);
+    complete(&other, &mut other.claim("other").unwrap(), 1).unwrap();
+    let metadata = |job: &JobStorage, id: u64| {
+        place.dir.path().join(job.id().to_string()).join(format!("chk-{id}/_metadata"))
+    };
+    let whole = fs::read(metadata(&job, 2)).unwrap();
+    for (from, says) in [(metadata(&job, 1), "is of checkpoint 1"), (metadata(&other, 1), "of job `")] {
+        fs::copy(&from, metadata(&job, 2)).unwrap();
+        let error = job.read_metadata("chk-2").unwrap_err();
+        assert!(matches!(error, StorageError::Foreign { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::CorruptSnapshot);
+        let text = error.to_string();
+        assert!(text.contains(says) && text.contains("that of checkpoint 2"), "{text}");
+    }
+    fs::write(metadata(&job, 2), whole).unwrap();
+    job.read_metadata("chk-2").unwrap();
+
+    place.versions().iter().for_each(|version| fs::remove_file(version).unwrap());
+    for from in place.versions_of(&other) {
+        fs::copy(&from, place.job_dir().join("register").join(from.file_name().unwrap())).unwrap();
+    }
+    let error = job.claim("flights").unwrap_err();
+    assert!(matches!(error, StorageError::Foreign { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&job.id().to_string()) && text.contains(&other.id().to_string()), "{text}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_in_the_place_of_a_file_is_an_error_and_no_start_that_waits_for_ever() {
+    let place = Place::new();
+    let job = place.job();
+    complete(&job, &mut job.claim("flights").unwrap(), 1).unwrap();
+    let pipe = |path: PathBuf| {
+        fs::remove_file(&path).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        path
+    };
+    let path = pipe(place.job_dir().join("chk-1/_metadata"));
+    let error = job.read_metadata("chk-1").unwrap_err().to_string();
+    assert!(error.contains(path.to_str().unwrap()) && error.contains("no file"), "{error}");
+    pipe(place.versions().pop().unwrap());
+    assert!(job.load_register().is_err());
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_written_is_readable_for_its_owner_alone_unless_an_option_says_otherwise() {
+    use std::os::unix::fs::PermissionsExt;
+    fn modes(dir: &std::path::Path, found: &mut Vec<(bool, u32, PathBuf)>) {
+        for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let (kind, path) = (entry.file_type().unwrap(), entry.path());
+            found.push((kind.is_dir(), entry.metadata().unwrap().permissions().mode() & 0o777, path.clone()));
+            if kind.is_dir() {
+                modes(&path, found);
+            }
+        }
+    }
+    for (file_access, file, folder) in [(FileAccess::Owner, 0o600, 0o700), (FileAccess::Group, 0o640, 0o750)]
+    {
+        let place = Place::new();
+        let job =
+            place.job_with(StorageOptions { file_access, inline_threshold: 0, ..StorageOptions::default() });
+        let mut lease = job.claim("flights").unwrap();
+        job.snapshot_store(CheckpointId(1), "0-0").create_shared("state").unwrap().finish().unwrap();
+        complete(&job, &mut lease, 1).unwrap();
+        let mut found = Vec::new();
+        modes(place.dir.path(), &mut found);
+        assert!(found.len() > 6, "{found:?}");
+        for (is_folder, mode, path) in found {
+            assert_eq!(mode, if is_folder { folder } else { file }, "{}", path.display());
+        }
+    }
 }

@@ -71,6 +71,21 @@ fn a_moved_job_directory_stays_readable() {
 }
 
 #[test]
+fn a_checkpoint_under_the_name_of_another_one_or_in_another_jobs_folder_is_refused() {
+    let place = Place::new();
+    fs::rename(place.job_dir().join("chk-17"), place.job_dir().join("chk-18")).unwrap();
+    let error = open(place.job_dir().join("chk-18")).unwrap_err();
+    assert!(matches!(error, StorageError::Foreign { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("is of checkpoint 17") && text.contains("that of checkpoint 18"), "{text}");
+    fs::rename(place.job_dir().join("chk-18"), place.job_dir().join("friday")).unwrap();
+    open(place.job_dir().join("friday")).unwrap();
+    let other = place.dir.path().join(JobId::from_name("other").to_string());
+    fs::rename(place.job_dir(), &other).unwrap();
+    assert!(matches!(open(other.join("friday")), Err(StorageError::Foreign { .. })));
+}
+
+#[test]
 fn a_place_without_a_checkpoint_says_what_to_name() {
     let place = Place::new();
     let says = |location: PathBuf| open(location).unwrap_err().to_string();

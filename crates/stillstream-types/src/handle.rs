@@ -193,7 +193,7 @@ pub struct OperatorSubtaskState {
 impl OperatorSubtaskState {
     /// Bytes of state.
     pub fn len(&self) -> u64 {
-        self.streams().map(StreamHandle::len).sum()
+        sum(self.streams().map(StreamHandle::len))
     }
 
     /// Whether there is no state.
@@ -213,6 +213,11 @@ impl OperatorSubtaskState {
     }
 }
 
+/// Lengths come from files, which may hold anything: a sum that is too large stays at its bound.
+fn sum(lengths: impl Iterator<Item = u64>) -> u64 {
+    lengths.fold(0, u64::saturating_add)
+}
+
 /// What a task (a chain of operators in one subtask) acknowledges a checkpoint with.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TaskSnapshot {
@@ -223,7 +228,7 @@ pub struct TaskSnapshot {
 impl TaskSnapshot {
     /// Bytes of state.
     pub fn len(&self) -> u64 {
-        self.operators.iter().map(|(_, state)| state.len()).sum()
+        sum(self.operators.iter().map(|(_, state)| state.len()))
     }
 
     /// Every stream that it names.
@@ -287,7 +292,7 @@ pub struct CheckpointMetadata {
 impl CheckpointMetadata {
     /// Bytes of state.
     pub fn state_len(&self) -> u64 {
-        self.operators.iter().flat_map(|o| o.subtasks.values()).map(OperatorSubtaskState::len).sum()
+        sum(self.operators.iter().flat_map(|o| o.subtasks.values()).map(OperatorSubtaskState::len))
     }
 
     /// Every stream that it names.

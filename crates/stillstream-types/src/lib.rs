@@ -7,6 +7,7 @@
 //! | [`ids`] | newtypes for jobs, operators, subtasks, checkpoints, generations |
 //! | [`key_group`] | which key belongs to which key group, and which subtask owns it |
 //! | [`time`] | [`Timestamp`] and durations as Flink writes them |
+//! | [`file_access`] | who may read the files that a job makes |
 //! | [`handle`] | what a task hands to the coordinator: where its state lies |
 //! | [`shared_file`] | the names of files that several checkpoints may name |
 //! | [`streams`] | the narrow door through which a snapshot is written and read |
@@ -19,6 +20,7 @@
 pub mod config;
 pub mod crash;
 pub mod error;
+pub mod file_access;
 pub mod handle;
 pub mod ids;
 pub mod key_group;

@@ -81,6 +81,7 @@ pub(crate) fn job_settings(
         },
         incremental_checkpoints: config.get(o::INCREMENTAL_CHECKPOINTS),
         inline_threshold: config.get(o::DATA_INLINE_THRESHOLD).bytes(),
+        file_access: config.get(o::FILE_ACCESS),
         frame_size: config.get(o::RPC_FRAME_SIZE).bytes(),
         progress: match config.get(o::PROGRESS) {
             config::ProgressMode::Auto => ProgressMode::Auto,

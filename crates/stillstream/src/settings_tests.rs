@@ -47,6 +47,7 @@ fn every_key_arrives() {
             s.backend == StateBackend::Fs { checkpoint_uri: "/c".into(), asynchronous: true }
         }),
         ("execution.checkpointing.data-inline-threshold", "1 kb", |s| s.inline_threshold == 1024),
+        ("stillstream.files.access", "group", |s| s.file_access.file_mode() == 0o640),
         ("execution.state-recovery.path", "/s", |s| s.from_snapshot.as_deref() == Some("/s")),
         ("execution.state-recovery.ignore-unclaimed-state", "true", |s| s.allow_non_restored_state),
         ("stillstream.checkpoint.start-fresh", "true", |s| s.start_fresh),

@@ -2,21 +2,26 @@
 //!
 //! | module | what is inside |
 //! |---|---|
+//! | `committed` | which commits were made, known without the files that they made |
 //! | `names` | names of part files, and what they say after a crash |
+//! | `rename` | a rename that replaces nothing |
 //! | `staged_file` | a part from its creation to its pre-commit |
 //! | `writer` | the writer of one subtask: roll, pre-commit, commit, recovery |
 
+mod committed;
 mod names;
+mod rename;
 mod staged_file;
 mod writer;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
 use stillstream_runtime::connect::{Committer, Sink, SinkContext, SinkWriter};
 use stillstream_state::Data;
+use stillstream_types::file_access::FileAccess;
 use stillstream_types::{ErrorKind, Result, ResultExt};
 
 use crate::ConnectorError;
@@ -28,14 +33,22 @@ pub(crate) type Encode<T> = Arc<dyn Fn(&[T], bool, &mut Vec<u8>) -> Result<(), S
 /// Parts end at this size if nothing else is said.
 const ROLL_AT: u64 = 128 << 20;
 
-/// Writes part files into a folder, exactly-once: `<folder>/part-<subtask>-<generation>-<number>.<extension>`.
+/// File systems allow names of 255 bytes; a part's other parts take up to 80.
+const MAX_EXTENSION: usize = 64;
+
+/// Writes part files into a folder, exactly-once:
+/// `<folder>/part-<sink>-<subtask>-<generation>-<number>.<extension>`.
 ///
-/// Parts are written in `<folder>/.staging-<id>/`. At the barrier of checkpoint n a part is closed and made durable; when n
+/// Parts are written in `<folder>/.staging-<sink>/`. At the barrier of checkpoint n a part is closed and made durable; when n
 /// is complete it is renamed into the folder. So whoever reads `part-*` sees only whole files of completed checkpoints, each
 /// record once. Without checkpointing the parts appear when the job ends.
 ///
-/// The folder must be the same file system on all machines of the job, and belong to one sink of one job. Parts of earlier
-/// runs stay as they are.
+/// Parts that are there may be taken away at any time: what was committed is noted in `<folder>/.committed-<sink>/`, by the
+/// names of empty files. `<sink>` is made of the job's name and the sink's uid, so several sinks and several jobs may share a
+/// folder; no part ever takes the place of another file. Parts of earlier runs stay as they are.
+///
+/// The folder must be the same file system on all machines of the job. Files are readable for the user that runs the job
+/// alone, unless `stillstream.files.access` says otherwise.
 ///
 /// ```
 /// use stillstream_connectors::FileSink;
@@ -107,7 +120,8 @@ impl<T> FileSink<T> {
         self
     }
 
-    /// What follows the last `.` in the names of parts (`csv` or `txt` if not said).
+    /// What follows the `.` in the names of parts (`csv` or `txt` if not said): letters, digits, `-`, `_`, and `.` between
+    /// them, as in `csv.part`.
     pub fn extension(mut self, extension: impl Into<String>) -> Self {
         self.extension = extension.into();
         self
@@ -126,13 +140,31 @@ impl<T: Data> Sink<T> for FileSink<T> {
         Ok(Box::new(writer::FileCommitter::open(self, context)))
     }
 
-    /// Creates the folder, and a file in it for a moment.
+    /// Checks the extension, and that a file can be made in the folder, or in the nearest one above it that is there.
     fn validate(&self) -> Result<()> {
         ConnectorError::check_home(&self.folder).kind(ErrorKind::Configuration)?;
-        let probe = self.folder.join(format!(".probe-{}", std::process::id()));
-        let tried = std::fs::create_dir_all(&self.folder)
-            .and_then(|()| std::fs::write(&probe, b""))
-            .and_then(|()| std::fs::remove_file(&probe));
+        check_extension(&self.extension)
+            .map_err(ConnectorError::into_error)
+            .kind(ErrorKind::Configuration)?;
+        // the folder itself is made by the writers, which know who may read it
+        let there = self.folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
+        let probe = there.join(format!(".probe-{}", std::process::id()));
+        let tried = FileAccess::Owner.options().write(true).create_new(true).open(&probe);
+        let tried = tried.and_then(|_| std::fs::remove_file(&probe));
         tried.map_err(ConnectorError::write(&self.folder)).kind(ErrorKind::Configuration)
     }
+}
+
+/// Refuses what would put parts into another folder, hide their end, or make their names unreadable.
+fn check_extension(extension: &str) -> Result<(), ConnectorError> {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
+    let parts_are_there = extension.split('.').all(|part| !part.is_empty());
+    if parts_are_there && extension.chars().all(plain) && extension.len() <= MAX_EXTENSION {
+        return Ok(());
+    }
+    Err(ConnectorError::Setting {
+        setting: "the extension of a `FileSink`",
+        found: format!("`{extension}`"),
+        expected: "1 to 64 letters, digits, `-`, `_`, and `.` between them but not in front, as in `csv`,",
+    })
 }

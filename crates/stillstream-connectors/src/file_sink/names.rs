@@ -1,8 +1,9 @@
-//! Names of part files, in progress, pre-committed and committed.
+//! Names of part files, in progress, pre-committed and committed, and of the folders that they wait in.
 //!
 //! Decisions after a crash are made by names alone, as no process knows what the others have written.
 
-use stillstream_types::OperatorId;
+use stillstream_types::murmur::murmur3_128;
+use stillstream_types::{JobId, OperatorId};
 
 /// `<generation>-<subtask>-<number>`: who wrote a part, and which of its parts it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,8 +22,30 @@ pub(crate) enum Staged {
     PreCommitted(Part, u64),
 }
 
-pub(crate) fn staging_folder(operator: OperatorId) -> String {
-    format!(".staging-{}", &operator.to_string()[..8])
+/// Tells the files of one sink of one job from those of all others that write to the same folder: 16 hexadecimal digits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SinkTag(String);
+
+impl SinkTag {
+    pub fn new(job: JobId, operator: OperatorId) -> Self {
+        let hash = murmur3_128(format!("{job}/{operator}").as_bytes());
+        Self(hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Where parts are written and wait for their commit.
+    pub fn staging_folder(&self) -> String {
+        format!(".staging-{}", self.0)
+    }
+
+    /// Where it is noted what was committed.
+    pub fn committed_folder(&self) -> String {
+        format!(".committed-{}", self.0)
+    }
+
+    /// What the names of this sink's parts begin with.
+    fn part_prefix(&self) -> String {
+        format!("part-{}-", &self.0[..8])
+    }
 }
 
 impl Part {
@@ -34,13 +57,14 @@ impl Part {
         format!("{}-{}-{}.chk-{checkpoint}", self.generation, self.subtask, self.number)
     }
 
-    pub fn committed(self, extension: &str) -> String {
-        format!("part-{}-{}-{}.{extension}", self.subtask, self.generation, self.number)
+    pub fn committed(self, tag: &SinkTag, extension: &str) -> String {
+        let prefix = tag.part_prefix();
+        format!("{prefix}{}-{}-{}.{extension}", self.subtask, self.generation, self.number)
     }
 
-    /// The part that a committed file is, if it is one.
-    pub fn of_committed(name: &str) -> Option<Part> {
-        let numbers = name.strip_prefix("part-")?.split('.').next()?;
+    /// The part that a committed file is, if it is one of this sink.
+    pub fn of_committed(tag: &SinkTag, name: &str) -> Option<Part> {
+        let numbers = name.strip_prefix(&tag.part_prefix())?.split('.').next()?;
         let [subtask, generation, number] = numbers.splitn(3, '-').collect::<Vec<_>>().try_into().ok()?;
         Some(Part {
             generation: generation.parse().ok()?,
@@ -96,7 +120,16 @@ mod tests {
     fn names_say_what_a_file_is() {
         assert_eq!(Staged::parse(&PART.in_progress()), Some(Staged::InProgress(PART)));
         assert_eq!(Staged::parse(&PART.pre_committed(12)), Some(Staged::PreCommitted(PART, 12)));
-        assert_eq!(Part::of_committed(&PART.committed("csv")), Some(PART));
+        let (job, operator) = (JobId::from_name("job"), OperatorId::from_uid("out"));
+        let tag = SinkTag::new(job, operator);
+        assert_eq!(Part::of_committed(&tag, &PART.committed(&tag, "csv")), Some(PART));
+        for other in [
+            SinkTag::new(job, OperatorId::from_uid("other")),
+            SinkTag::new(JobId::from_name("other"), operator),
+        ] {
+            assert_eq!(Part::of_committed(&other, &PART.committed(&tag, "csv")), None);
+            assert_ne!(other.staging_folder(), tag.staging_folder());
+        }
         for name in ["", "x", "1-2.inprogress", "1-2-3.txt", "1-2-3.chk-x", "notes.txt"] {
             assert_eq!(Staged::parse(name), None, "{name}");
         }

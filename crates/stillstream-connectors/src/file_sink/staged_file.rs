@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use stillstream_types::file_access::FileAccess;
+
 use super::names::Part;
 use crate::ConnectorError;
 
@@ -27,15 +29,15 @@ pub(crate) struct StagedFile {
 
 impl StagedFile {
     /// Creates the part in `folder`, and the folder if need be.
-    pub fn create(folder: &Path, part: Part) -> Result<Self, ConnectorError> {
+    pub fn create(folder: &Path, part: Part, access: FileAccess) -> Result<Self, ConnectorError> {
         let path = folder.join(part.in_progress());
         let mut attempts = 0;
         let file = loop {
-            match File::options().write(true).create_new(true).open(&path) {
+            match access.options().write(true).create_new(true).open(&path) {
                 // another subtask may remove the empty folder at any moment
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < 100 => {
                     attempts += 1;
-                    match fs::create_dir_all(folder) {
+                    match access.create_dir_all(folder) {
                         // made by another one and removed again while this one looked
                         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !folder.is_file() => {}
                         made => made.map_err(ConnectorError::write(folder))?,
@@ -89,7 +91,11 @@ impl StagedFile {
         }
         self.flush()?;
         self.file.sync_all().map_err(ConnectorError::write(&self.path))?;
-        fs::rename(&self.path, target).map_err(ConnectorError::write(&self.path))?;
+        match fs::rename(&self.path, target) {
+            // an earlier try was reported as failed although it took effect: nobody else gives a file this name
+            Err(error) if error.kind() == io::ErrorKind::NotFound && target.is_file() => {}
+            renamed => renamed.map_err(ConnectorError::write(&self.path))?,
+        }
         self.path = target.to_owned();
         Ok(())
     }
@@ -126,7 +132,7 @@ mod tests {
     #[test]
     fn a_pre_commit_can_be_tried_again_until_it_succeeds() {
         let folder = tempfile::tempdir().unwrap();
-        let mut part = StagedFile::create(&folder.path().join("s"), PART).unwrap();
+        let mut part = StagedFile::create(&folder.path().join("s"), PART, FileAccess::default()).unwrap();
         part.append(|bytes| {
             bytes.extend_from_slice(b"row\n");
             Ok(())

@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use stillstream_runtime::Batch;
 use stillstream_runtime::connect::{Committer, Prepared, SinkContext, SinkWriter};
 use stillstream_state::Data;
+use stillstream_types::file_access::FileAccess;
 use stillstream_types::{CheckpointId, Result};
 
-use super::names::{Part, Staged, staging_folder};
+use super::committed::Committed;
+use super::names::{Part, SinkTag, Staged};
+use super::rename::rename_new;
 use super::staged_file::{StagedFile, sync_folder};
 use super::{Encode, FileSink};
 use crate::ConnectorError;
@@ -31,13 +34,18 @@ pub struct FileCommittable {
 
 pub(crate) struct FileWriter<T> {
     folder: PathBuf,
+    tag: SinkTag,
     /// The staging folder's name.
     staging: String,
+    access: FileAccess,
+    /// `None` in a job without checkpoints, which commits once and never again.
+    committed: Option<Committed>,
     extension: String,
     roll_at: u64,
     encode: Encode<T>,
     generation: u64,
     subtask: u32,
+    parallelism: u32,
     next_number: u64,
     current: Option<StagedFile>,
     /// Parts that have reached their size and wait for the checkpoint.
@@ -45,7 +53,7 @@ pub(crate) struct FileWriter<T> {
 }
 
 /// Names in a folder; none if there is no such folder.
-fn names(folder: &Path) -> Result<Vec<String>, ConnectorError> {
+pub(super) fn names(folder: &Path) -> Result<Vec<String>, ConnectorError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(ConnectorError::read(folder))?,
@@ -60,19 +68,39 @@ fn names(folder: &Path) -> Result<Vec<String>, ConnectorError> {
     Ok(names)
 }
 
+fn exists(path: &Path) -> Result<bool, ConnectorError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(ConnectorError::read(path)(error)),
+    }
+}
+
+impl CommittableFile {
+    /// The part, and the checkpoint that it was prepared for; `None` for a name that no release gives.
+    fn prepared_for(&self) -> Option<(Part, u64)> {
+        match Staged::parse(self.staged.rsplit('/').next()?)? {
+            Staged::PreCommitted(part, checkpoint) => Some((part, checkpoint)),
+            Staged::InProgress(_) => None,
+        }
+    }
+}
+
 impl<T> FileWriter<T> {
     pub fn open(sink: &FileSink<T>, context: &SinkContext) -> Result<Self, ConnectorError> {
-        let (folder, staging) = (sink.folder.clone(), staging_folder(context.operator));
+        let (folder, access) = (sink.folder.clone(), context.file_access);
+        let tag = SinkTag::new(context.job, context.operator);
+        let staging = tag.staging_folder();
         let (generation, subtask) = (context.generation, context.subtask.0);
         if !folder.exists() {
-            fs::create_dir_all(&folder).map_err(ConnectorError::write(&folder))?;
+            access.create_dir_all(&folder).map_err(ConnectorError::write(&folder))?;
             // the folder's own name must be as durable as what will be committed into it
             let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
             sync_folder(parent.unwrap_or(Path::new(".")))?;
         }
         // a part never takes the place of another one, also if this run has the generation of an earlier one
         let staged = names(&folder.join(&staging))?.into_iter().filter_map(|name| Staged::parse(&name));
-        let committed = names(&folder)?.into_iter().filter_map(|name| Part::of_committed(&name));
+        let committed = names(&folder)?.into_iter().filter_map(|name| Part::of_committed(&tag, &name));
         let next_number = staged
             .map(Staged::part)
             .chain(committed)
@@ -80,14 +108,20 @@ impl<T> FileWriter<T> {
             .map(|part| part.number.saturating_add(1))
             .max()
             .unwrap_or(0);
+        let marks = folder.join(tag.committed_folder());
+        let committed = context.checkpointing.then(|| Committed::new(marks, access));
         Ok(Self {
             folder,
+            tag,
             staging,
+            access,
+            committed,
             extension: sink.extension.clone(),
             roll_at: sink.roll_at,
             encode: sink.encode.clone(),
             generation,
             subtask,
+            parallelism: context.parallelism,
             next_number,
             current: None,
             closed: Vec::new(),
@@ -112,7 +146,7 @@ impl<T> FileWriter<T> {
         if self.current.is_none() {
             let part = Part { generation: self.generation, subtask: self.subtask, number: self.next_number };
             self.next_number += 1;
-            self.current = Some(StagedFile::create(&self.staging(), part)?);
+            self.current = Some(StagedFile::create(&self.staging(), part, self.access)?);
         }
         if let Some(file) = &mut self.current {
             let (encode, first) = (&self.encode, file.len() == 0);
@@ -139,7 +173,7 @@ impl<T> FileWriter<T> {
             }
         }
         self.tidy();
-        Ok(())
+        self.committed.as_ref().map_or(Ok(()), |committed| committed.tidy(self.subtask, self.parallelism))
     }
 }
 
@@ -148,30 +182,57 @@ pub(crate) struct FileCommitter {
     folder: PathBuf,
     /// The staging folder's name.
     staging: String,
+    /// `None` in a job without checkpoints, which commits once and never again.
+    committed: Option<Committed>,
 }
 
 impl FileCommitter {
     pub fn open<T>(sink: &FileSink<T>, context: &SinkContext) -> Self {
-        Self { folder: sink.folder.clone(), staging: staging_folder(context.operator) }
+        let (folder, tag) = (sink.folder.clone(), SinkTag::new(context.job, context.operator));
+        let marks = folder.join(tag.committed_folder());
+        let committed = context.checkpointing.then(|| Committed::new(marks, context.file_access));
+        Self { folder, staging: tag.staging_folder(), committed }
     }
 
-    fn commit_file(&self, file: &CommittableFile) -> Result<(), ConnectorError> {
+    fn commit_file(&mut self, file: &CommittableFile) -> Result<(), ConnectorError> {
         let (staged, target) = (self.folder.join(&file.staged), self.folder.join(&file.target));
-        match fs::rename(&staged, &target) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match target.try_exists() {
-                Ok(true) => Ok(()), // committed before
-                Ok(false) => Err(ConnectorError::StagedFileLost { staged, target }),
-                Err(error) => Err(ConnectorError::read(&target)(error)),
-            },
-            renamed => renamed.map_err(ConnectorError::write(&target)),
+        if exists(&staged)? {
+            if let (Some(committed), Some((part, checkpoint))) = (&mut self.committed, file.prepared_for()) {
+                committed.note(part, checkpoint)?;
+            }
+            return match rename_new(&staged, &target) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    Err(ConnectorError::TargetTaken { staged, target })
+                }
+                renamed => renamed.map_err(ConnectorError::write(&target)),
+            };
         }
+        if exists(&target)? {
+            return Ok(()); // committed before
+        }
+        // its reader may have taken it away
+        if let (Some(committed), Some((part, checkpoint))) = (&self.committed, file.prepared_for())
+            && committed.knows(part, checkpoint)?
+        {
+            return Ok(());
+        }
+        Err(ConnectorError::StagedFileLost { staged, target })
     }
 
-    fn commit(&self, committable: &FileCommittable) -> Result<(), ConnectorError> {
+    fn commit(&mut self, committable: &FileCommittable) -> Result<(), ConnectorError> {
         committable.files.iter().try_for_each(|file| self.commit_file(file))?;
         sync_folder(&self.folder)?;
         // the staging folder goes when nothing is in it; this fails while it holds files
         let _ = fs::remove_dir(self.folder.join(&self.staging));
+        for file in &committable.files {
+            // of another job, from whose checkpoint this one began
+            match file.staged.split_once('/') {
+                Some((staging, _)) if staging != self.staging => {
+                    let _ = fs::remove_dir(self.folder.join(staging)); // fails while files are in it
+                }
+                _ => {}
+            }
+        }
         Ok(())
     }
 }
@@ -195,7 +256,7 @@ impl<T: Data> SinkWriter<T, FileCommittable> for FileWriter<T> {
         }
         let files = parts.iter().map(|file| CommittableFile {
             staged: format!("{}/{}", self.staging, file.part.pre_committed(checkpoint.0)),
-            target: file.part.committed(&self.extension),
+            target: file.part.committed(&self.tag, &self.extension),
         });
         let committable = FileCommittable { files: files.collect() };
         let staging = self.staging();
@@ -212,6 +273,13 @@ impl<T: Data> SinkWriter<T, FileCommittable> for FileWriter<T> {
 
     fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {
         self.remove_left_overs(restored.map_or(0, |id| id.0)).map_err(ConnectorError::into_error)
+    }
+
+    fn finished(&mut self) -> Result<()> {
+        if let Some(committed) = &self.committed {
+            committed.forget(self.subtask, self.parallelism).map_err(ConnectorError::into_error)?;
+        }
+        Ok(())
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_state::Data;
-use stillstream_types::{CheckpointId, OperatorId, Result, SubtaskIndex};
+use stillstream_types::file_access::FileAccess;
+use stillstream_types::{CheckpointId, JobId, OperatorId, Result, SubtaskIndex};
 
 use crate::batch::Batch;
 use crate::clock::Clock;
@@ -134,7 +135,7 @@ impl<C, F: FnMut(&C) -> Result<()> + Send + 'static> Committer<C> for F {
 
 /// The writer of one subtask. All calls are made on a worker thread.
 ///
-/// Order: `recovered` once all restored committables are committed, then any mix of the others. Without checkpointing
+/// Order: `recovered` once all restored committables are committed, then any mix of the others, `finished` last. Without checkpointing
 /// `prepare` is called once, at the end.
 pub trait SinkWriter<T, C>: 'static {
     /// Writes a batch. Must not wait: a writer whose client is busy says so in [`ready`](Self::ready).
@@ -157,6 +158,12 @@ pub trait SinkWriter<T, C>: 'static {
         let _ = restored;
         Ok(())
     }
+
+    /// The job has finished: everything is committed and that is recorded, so no commit will be asked for again. What was kept
+    /// to recognise one may go.
+    fn finished(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What a writer is told when it is made.
@@ -170,6 +177,10 @@ pub struct SinkContext {
     pub subtask: SubtaskIndex,
     /// How many there are.
     pub parallelism: u32,
+    /// The job: two jobs that write to one place are told apart by it.
+    pub job: JobId,
+    /// Who may read the files that the sink makes.
+    pub file_access: FileAccess,
     /// Grows with every attempt to run the job: makes names of transactions and temporary files unique.
     pub generation: u64,
     /// Whether the job takes checkpoints; without them everything is committed at the end.
@@ -191,6 +202,8 @@ impl SinkContext {
             operator: context.operator,
             subtask: context.subtask,
             parallelism: context.parallelism,
+            job: context.job,
+            file_access: context.file_access,
             generation: context.generation,
             checkpointing: context.checkpointing,
             restored_checkpoint: context.restored_checkpoint,
@@ -208,6 +221,8 @@ impl SinkContext {
             operator: OperatorId::from_uid(name),
             subtask: SubtaskIndex(subtask),
             parallelism,
+            job: JobId::from_name("by hand"),
+            file_access: FileAccess::default(),
             generation: 1,
             checkpointing: true,
             restored_checkpoint: None,

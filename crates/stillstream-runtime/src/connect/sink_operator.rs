@@ -156,7 +156,7 @@ impl<T: Data, S: Sink<T>> Open<T, S> {
             return self.commit_up_to(NO_CHECKPOINT).map(drop);
         }
         if self.transactions.is_empty() {
-            return Ok(());
+            return self.writer.finished();
         }
         let what =
             if late { "records that no checkpoint holds" } else { "transactions that were never announced" };

@@ -38,6 +38,8 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     }
     /// "Not found" is success.
     fn discard(&self, target: &DiscardTarget) -> Result<(), String>;
+    /// When nobody writes any more: deletes what no checkpoint that stays names.
+    fn tidy(&self) {}
     /// For messages: where it is.
     fn describe(&self) -> String;
     /// Where a person finds what is at this place in the job's directory.
@@ -166,9 +168,16 @@ impl CheckpointHome for StorageHome {
             return RegisterOutcome::Failed("the job has ended and given up its claim".into());
         };
         if expected.as_ref() != Some(lease.record()) {
-            return RegisterOutcome::Unknown(
-                "the register holds another record than the coordinator expects".into(),
-            );
+            // what the lease knows may be older than a write whose outcome was found out by reading
+            match lease.refresh() {
+                Ok(found) if expected.as_ref() == Some(found) => {}
+                Ok(_) => {
+                    let text = "the register holds another record than the coordinator expects";
+                    return RegisterOutcome::Unknown(text.into());
+                }
+                Err(StorageError::Fenced { found, .. }) => return RegisterOutcome::Fenced(found),
+                Err(error) => return RegisterOutcome::Unknown(error.to_string()),
+            }
         }
         match lease.replace(&record) {
             Ok(_) => RegisterOutcome::Written,
@@ -179,9 +188,21 @@ impl CheckpointHome for StorageHome {
     }
 
     fn read_register(&self) -> Result<Option<RegisterRecord>, String> {
-        // the lease reloads before its next write when it is unsure; reading through it keeps the two in step
-        let loaded = self.storage.load_register().map_err(|error| error.to_string())?;
-        Ok(loaded.map(|loaded| loaded.record))
+        let mut lease = self.lease.lock();
+        let Some(lease) = lease.as_mut() else {
+            return Err("the job has ended and given up its claim".into());
+        };
+        // reading through the lease keeps the two in step
+        match lease.refresh() {
+            Ok(record) => Ok(Some(record.clone())),
+            Err(StorageError::RegisterMissing { .. }) => Ok(None),
+            // the coordinator sees by the record that it is another one's
+            Err(StorageError::Fenced { .. }) => {
+                let loaded = self.storage.load_register().map_err(|error| error.to_string())?;
+                Ok(loaded.map(|loaded| loaded.record))
+            }
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn list_directories(&self) -> Vec<String> {
@@ -236,6 +257,19 @@ impl CheckpointHome for StorageHome {
             None => Ok(()),
             Some(error) => Err(error.to_string()),
         }
+    }
+
+    fn tidy(&self) {
+        let lease = self.lease.lock();
+        let Some(lease) = lease.as_ref() else { return };
+        let report = self.storage.sweep_orphans(lease.record(), lease.generation());
+        let place = self.storage.display();
+        report.left.iter().for_each(|text| tracing::debug!("kept in {place} at the job's end: {text}"));
+        report
+            .files
+            .failed
+            .iter()
+            .for_each(|error| tracing::warn!("left in {place} at the job's end: {error}"));
     }
 
     fn release(&self) {

@@ -84,20 +84,19 @@ impl IoThreads {
     /// Lets what has begun end, for a short while, deletions aside: its answers can then be acted upon.
     pub fn finish_main(&mut self) {
         self.main = None;
-        wait(&self.main_threads);
+        wait(&self.main_threads, Duration::from_secs(2));
     }
 
     /// Lets deletions that have begun end, for a short while: what is left is removed at the next start.
     pub fn finish(&mut self) {
         self.main = None;
         self.low = None;
-        wait(&self.low_threads);
+        wait(&self.low_threads, Duration::from_secs(10));
     }
 }
 
-/// At most two seconds.
-fn wait(threads: &[std::thread::JoinHandle<()>]) {
-    for _ in 0..400 {
+fn wait(threads: &[std::thread::JoinHandle<()>], longest: Duration) {
+    for _ in 0..longest.as_millis() / 5 {
         if threads.iter().all(std::thread::JoinHandle::is_finished) {
             return;
         }

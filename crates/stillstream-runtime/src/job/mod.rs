@@ -107,13 +107,21 @@ fn job_storage(
     else {
         return Ok(None);
     };
-    let options =
-        StorageOptions { inline_threshold: settings.inline_threshold as usize, ..StorageOptions::default() };
+    let options = StorageOptions {
+        inline_threshold: settings.inline_threshold as usize,
+        file_access: settings.file_access,
+        ..StorageOptions::default()
+    };
     let storage = CheckpointStorage::open(uri, options, handle.clone()).map_err(StorageError::into_error)?;
     if probe {
         storage.probe_writable().map_err(StorageError::into_error)?;
     }
-    Ok(Some(storage.job(JobId::from_name(&settings.name))))
+    let job = storage.job(JobId::from_name(&settings.name));
+    if !probe {
+        // the JobManager has claimed it
+        job.hold().map_err(StorageError::into_error)?;
+    }
+    Ok(Some(job))
 }
 
 fn snapshot_stores(settings: &JobSettings, storage: &Option<JobStorage>) -> Arc<dyn SnapshotStores> {
@@ -140,9 +148,13 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
             CheckpointingMode::ExactlyOnce => Alignment::ExactlyOnce,
             CheckpointingMode::AtLeastOnce => Alignment::AtLeastOnce,
         },
+        job: JobId::from_name(&settings.name),
+        file_access: settings.file_access,
         checkpointing: settings.checkpoint.interval.is_some(),
         asynchronous_snapshots: settings.backend.asynchronous(),
-        incremental_checkpoints: settings.incremental_checkpoints,
+        // the memory of the JobManager keeps no files that a later checkpoint could name
+        incremental_checkpoints: settings.incremental_checkpoints
+            && !matches!(settings.backend, StateBackend::Memory { .. }),
         rocksdb: settings.backend.rocksdb(&JobId::from_name(&settings.name).to_string()),
         flow: FlowLimits::new(settings.records_in_flight, settings.bytes_in_flight),
         turn: TurnLimits::new(settings.budget, settings.buffer_timeout),
@@ -319,6 +331,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         }
         None => Arc::new(MemoryHome::default()),
     };
+    refuse_two_starts(&settings, &*home)?;
     let coordinator = CheckpointCoordinator::new(CoordinatorSetup {
         job: JobId::from_name(&settings.name),
         job_name: settings.name.clone(),
@@ -369,6 +382,28 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         }
     })?;
     Ok(client)
+}
+
+/// Refuses `--from` for a job that would go on from a checkpoint of its own: neither is passed over in silence.
+fn refuse_two_starts(settings: &JobSettings, home: &dyn CheckpointHome) -> Result<()> {
+    let (Some(from), Some(record)) = (&settings.from_snapshot, home.claimed()) else { return Ok(()) };
+    // a job that was finished or cancelled begins anew
+    if matches!(record.outcome, JobOutcome::Finished | JobOutcome::Cancelled) {
+        return Ok(());
+    }
+    let Some(own) = record.completed.last() else { return Ok(()) };
+    if let (Ok(own), Ok(named)) = (home.read_metadata(&own.path), home.read_foreign(from))
+        && own == named
+    {
+        return Ok(());
+    }
+    let (name, id, place) = (&settings.name, own.id, home.describe());
+    Err(configuration(format!(
+        "job `{name}` has a checkpoint of its own, `{place}/{}`, and `--from` (execution.state-recovery.path) names `{from}`: \
+         leave out `--from` to go on from checkpoint {id}, or add `--start-fresh` (stillstream.checkpoint.start-fresh: true) to \
+         begin from `{from}`; the job's own checkpoints stay then, and only a person deletes them",
+        own.path
+    )))
 }
 
 fn local_fleet(

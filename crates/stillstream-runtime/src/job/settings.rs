@@ -1,10 +1,12 @@
 //! What a job is told when it is submitted.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_checkpoint::{CheckpointConfig, RestartStrategyConfig};
 use stillstream_state::RocksDbOptions;
+use stillstream_types::file_access::FileAccess;
 
 use crate::operator::{DEFAULT_AUTO_WATERMARK_INTERVAL, PendingTimers};
 
@@ -61,6 +63,11 @@ impl StateBackend {
     pub(crate) fn rocksdb(&self, job: &str) -> Option<RocksDbSettings> {
         let Self::RocksDb { incremental, options, .. } = self else { return None };
         Some(RocksDbSettings { incremental: *incremental, options: options.for_subtask(0, &[job]).into() })
+    }
+
+    /// The folder with copies of this job's checkpoints on the local disk, where such are kept.
+    pub(crate) fn local_copies(&self, job: &str) -> Option<PathBuf> {
+        self.rocksdb(job)?.options.local_recovery.as_ref().map(|local| local.dir.clone())
     }
 
     pub(crate) fn checkpoint_uri(&self) -> Option<&str> {
@@ -136,6 +143,8 @@ pub struct JobSettings {
     pub cancellation_timeout: Duration,
     /// State streams below this many bytes are kept inside `_metadata`.
     pub inline_threshold: u64,
+    /// Who may read the files that the job makes (`stillstream.files.access`).
+    pub file_access: FileAccess,
     /// The largest message between JobManager and workers, in bytes (`pekko.framesize`).
     pub frame_size: u64,
     /// The progress line.
@@ -172,6 +181,7 @@ impl Default for JobSettings {
             watermark_each_batch: true,
             cancellation_timeout: Duration::from_secs(180),
             inline_threshold: 20 << 10,
+            file_access: FileAccess::default(),
             frame_size: DEFAULT_FRAME_SIZE,
             progress: ProgressMode::Auto,
             error_is_printed: false,

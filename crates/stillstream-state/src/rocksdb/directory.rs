@@ -5,13 +5,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stillstream_types::file_access::FileAccess;
+
 use super::error::disk;
 use crate::StateError;
 
 const PREFIX: &str = "rocksdb-";
 const LOCK: &str = "IN-USE";
 
-/// A folder that belongs to one backend of this process and is deleted with it.
+/// A folder that belongs to one backend of this process and is deleted with it. It holds state, and nobody but the user that runs
+/// the job has to read it.
 #[derive(Debug)]
 pub(crate) struct WorkDir {
     path: PathBuf,
@@ -28,7 +31,7 @@ impl WorkDir {
         loop {
             let n = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("{PREFIX}{}-{n}", std::process::id()));
-            match fs::create_dir(&path) {
+            match FileAccess::Owner.create_dir(&path) {
                 Ok(()) => {}
                 // of a process that had this id before
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use stillstream_types::file_access::FileAccess;
 use stillstream_types::{CheckpointId, NamedStream, StreamHandle};
 
 use crate::rocksdb_options::LocalRecovery;
@@ -31,7 +32,7 @@ impl LocalRecovery {
     /// Keeps the files of a checkpoint, whose folder it takes. What fails here fails no checkpoint.
     pub(crate) fn keep(&self, id: CheckpointId, folder: &Path) {
         let to = self.path(id.0);
-        let kept = fs::create_dir_all(&self.dir).and_then(|()| {
+        let kept = FileAccess::Owner.create_dir_all(&self.dir).and_then(|()| {
             if to.exists() {
                 fs::remove_dir_all(&to)?;
             }

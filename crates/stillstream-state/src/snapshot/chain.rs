@@ -91,7 +91,7 @@ impl ChainMeta {
     /// Bytes of the image, and of the changes after it.
     pub fn bytes(&self) -> (u64, u64) {
         let mut lens = self.files.iter().map(|file| file.handle.stream.len());
-        (lens.next().unwrap_or(0), lens.sum())
+        (lens.next().unwrap_or(0), lens.fold(0, u64::saturating_add))
     }
 
     /// The chain as a checkpoint names it, with what says how it belongs together in `meta`.

@@ -293,17 +293,19 @@ pub(crate) fn for_each_chunk(
         // as many of the next sections as lie side by side
         let (mut taken, mut len) = (1, first.len);
         while let Some(next) = rest.get(taken) {
-            if next.offset != first.offset + len || len + next.len > READ_BYTES {
-                break;
-            }
-            len += next.len;
+            // offsets and lengths come from a file, which may hold anything
+            let beside = first.offset.checked_add(len) == Some(next.offset);
+            let both = len.checked_add(next.len).filter(|both| beside && *both <= READ_BYTES);
+            let Some(both) = both else { break };
+            len = both;
             taken += 1;
         }
         let bytes = Arc::new(store.read(&handle.stream, first.offset, len).map_err(failed(handle))?);
         for section in &rest[..taken] {
             let start = (section.offset - first.offset) as usize;
             let part = format!("key group {}", section.group);
-            let content = bytes.get(start..start + section.len as usize).unwrap_or_default();
+            let end = usize::try_from(section.len).ok().and_then(|len| start.checked_add(len));
+            let content = end.and_then(|end| bytes.get(start..end)).unwrap_or_default();
             verify(handle, &part, section.crc32c, content)?;
             cut(content, states, |state, count, at, len| {
                 let (start, group) = (start + at, section.group);

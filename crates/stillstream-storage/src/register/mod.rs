@@ -36,6 +36,18 @@ pub struct Version {
     /// Counts the changes from 1.
     pub number: u64,
     pub(crate) tag: Option<Tag>,
+    /// Who wrote it, where neither tag nor number tells it from the same version of another register.
+    pub(crate) write: Option<WriteId>,
+}
+
+impl Version {
+    pub(crate) fn tagged(number: u64, tag: Tag) -> Self {
+        Self { number, tag: Some(tag), write: None }
+    }
+
+    pub(crate) fn numbered(number: u64, write: Option<WriteId>) -> Self {
+        Self { number, tag: None, write }
+    }
 }
 
 impl fmt::Display for Version {
@@ -84,7 +96,7 @@ pub trait Register: Send + Sync + fmt::Debug {
 
 /// Tells one write from every other write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct WriteId {
+pub(crate) struct WriteId {
     writer: u64,
     write: u64,
 }

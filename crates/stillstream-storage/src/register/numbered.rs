@@ -7,6 +7,10 @@
 //! highest is never deleted, so if `h + 1` was ever used before, something higher is there now, and the write does not
 //! count. It is reported as indeterminate, since the same is seen when the write did count and was followed at once.
 //!
+//! *Why a writer cannot go on in another register.* The folder may be moved away under a writer, and another one put in its
+//! place, whose versions have the same numbers. Therefore a writer looks whether the version that it expects is the one that it
+//! knows: every write has an id of its own.
+//!
 //! *Why a job cannot start empty because a listing lied.* `register-1` is never deleted, so the first write of a job that
 //! already has a register fails, whatever the listing said.
 
@@ -79,9 +83,10 @@ impl NumberedRegister {
                 }
                 Err(error) => return Err(error),
             };
-            match decode(&path, &bytes) {
-                Ok((record, _, write)) => {
-                    let version = Version { number: highest, tag: None };
+            match self.decode(*number, &bytes) {
+                Ok((record, write)) => {
+                    // what is passed over cannot say who wrote it
+                    let version = Version::numbered(highest, damaged.is_empty().then_some(write));
                     return Ok(Some(Loaded { record, version, damaged, writer: write.writer }));
                 }
                 Err(error) => {
@@ -92,6 +97,25 @@ impl NumberedRegister {
             }
         }
         Err(StorageError::RegisterUnreadable { looked_at: self.display(), reason: reasons.join("; ") })
+    }
+
+    /// What the file of version `number` holds; a file of another version is none of this one.
+    fn decode(&self, number: u64, bytes: &[u8]) -> Result<(RegisterRecord, WriteId), StorageError> {
+        let path = self.store.display(&self.key(number));
+        let (record, found, write) = decode(&path, bytes)?;
+        match found == number {
+            true => Ok((record, write)),
+            false => Err(StorageError::corrupt(path, "version of the register", number, found)),
+        }
+    }
+
+    /// Who wrote version `number`; `None` if it is gone or damaged.
+    fn written_by(&self, number: u64) -> Result<Option<WriteId>, StorageError> {
+        match self.store.get(&self.key(number)) {
+            Ok((bytes, _)) => Ok(self.decode(number, &bytes).ok().map(|(_, write)| write)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Deletes old versions; returns how many. Runs by itself in the background after each write.
@@ -139,20 +163,33 @@ impl Register for NumberedRegister {
     }
 
     fn head(&self) -> Result<Option<Version>, StorageError> {
-        Ok(self.numbers()?.first().map(|&number| Version { number, tag: None }))
+        let Some(&number) = self.numbers()?.first() else { return Ok(None) };
+        Ok(Some(Version::numbered(number, self.written_by(number)?)))
     }
 
     fn compare_and_set(&self, expected: Option<&Version>, new: &RegisterRecord) -> Result<Version, CasError> {
-        let conflict = |number| CasError::Conflict(Version { number, tag: None });
+        let conflict = |number| match self.written_by(number) {
+            Ok(write) => CasError::Conflict(Version::numbered(number, write)),
+            Err(error) => CasError::Storage(error),
+        };
+        let known = expected.and_then(|version| version.write);
         let expected = expected.map_or(0, |version| version.number);
         let highest = self.numbers()?.first().copied().unwrap_or(0);
         if highest != expected {
             return Err(conflict(highest));
         }
+        if let Some(known) = known
+            && let Some(found) = self.written_by(expected)?
+            && found != known
+        {
+            return Err(CasError::Conflict(Version::numbered(expected, Some(found))));
+        }
         let next = expected + 1;
         let key = self.key(next);
-        let bytes = encode(new, next, WriteId::next(self.writer));
-        if self.store.put_new(&key, &bytes)? == Created::Exists {
+        let write = WriteId::next(self.writer);
+        let bytes = encode(new, next, write);
+        // what exists may be our own: a request whose answer was lost is sent again, and meets its own result
+        if self.store.put_new(&key, &bytes)? == Created::Exists && self.written_by(next)? != Some(write) {
             return Err(conflict(next));
         }
         let unknown = |reason: String| {
@@ -164,7 +201,7 @@ impl Register for NumberedRegister {
         match after.first() {
             Some(&highest) if highest == next => {
                 self.collect_in_background();
-                Ok(Version { number: next, tag: None })
+                Ok(Version::numbered(next, Some(write)))
             }
             Some(&highest) if highest > next => {
                 if next + KEEP <= highest && next != 1 {

@@ -38,10 +38,10 @@ impl TaggedRegister {
             CasError::Indeterminate(StorageError::Indeterminate { operation: "replace", path, reason })
         };
         let Some((bytes, tag)) = self.get().map_err(unknown)? else {
-            return Err(CasError::Conflict(Version { number: 0, tag: None }));
+            return Err(CasError::Conflict(Version::tagged(0, Tag::default())));
         };
         let (_, number, found) = decode(&self.display(), &bytes).map_err(unknown)?;
-        let version = Version { number, tag: Some(tag) };
+        let version = Version::tagged(number, tag);
         if found == write { Ok(version) } else { Err(CasError::Conflict(version)) }
     }
 }
@@ -56,7 +56,7 @@ impl Register for TaggedRegister {
         let (record, number, write) = decode(&self.display(), &bytes).map_err(|error| {
             StorageError::RegisterUnreadable { looked_at: self.display(), reason: error.to_string() }
         })?;
-        let version = Version { number, tag: Some(tag) };
+        let version = Version::tagged(number, tag);
         Ok(Some(Loaded { record, version, damaged: Vec::new(), writer: write.writer }))
     }
 
@@ -64,7 +64,7 @@ impl Register for TaggedRegister {
         let Some((bytes, tag)) = self.get()? else { return Ok(None) };
         // a damaged record does not say its number; the tag is what counts
         let number = decode(&self.display(), &bytes).map_or(0, |(_, number, _)| number);
-        Ok(Some(Version { number, tag: Some(tag) }))
+        Ok(Some(Version::tagged(number, tag)))
     }
 
     fn compare_and_set(&self, expected: Option<&Version>, new: &RegisterRecord) -> Result<Version, CasError> {
@@ -84,6 +84,6 @@ impl Register for TaggedRegister {
                 }
             }
         };
-        Ok(Version { number, tag: Some(tag) })
+        Ok(Version::tagged(number, tag))
     }
 }

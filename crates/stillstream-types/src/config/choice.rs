@@ -112,6 +112,20 @@ choice! {
 }
 
 choice! {
+    /// Who else may read the files that a job makes: checkpoints, the register, output. A process' umask may take more away.
+    FileAccess {
+        /// The user that runs the job alone: files 0600, folders 0700.
+        Owner = "owner",
+        /// Its group may read: files 0640, folders 0750.
+        Group = "group",
+        /// Everybody may read: files 0644, folders 0755.
+        Everyone = "everyone",
+        /// What the umask leaves: files 0666, folders 0777 without it.
+        Umask = "umask",
+    }
+}
+
+choice! {
     /// What becomes of timers of processing time that are still set when a bounded input ends.
     PendingTimers {
         /// They never fire.

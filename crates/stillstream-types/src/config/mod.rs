@@ -50,8 +50,9 @@ use std::fmt;
 
 pub use byte_size::ByteSize;
 pub use choice::{
-    CheckpointStorageType, CheckpointingMode, CompactionStyle, ExternalizedCheckpointRetention, InfoLogLevel,
-    PendingTimers, PredefinedOptions, ProgressMode, RecoveryClaimMode, RestartStrategyType, StateBackendType,
+    CheckpointStorageType, CheckpointingMode, CompactionStyle, ExternalizedCheckpointRetention, FileAccess,
+    InfoLogLevel, PendingTimers, PredefinedOptions, ProgressMode, RecoveryClaimMode, RestartStrategyType,
+    StateBackendType,
 };
 pub use duration::parse_duration;
 pub use error::{ConfigError, ConfigErrors};

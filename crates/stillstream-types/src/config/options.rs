@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use super::byte_size::ByteSize;
 use super::choice::{
-    CheckpointStorageType, CheckpointingMode, CompactionStyle, ExternalizedCheckpointRetention, InfoLogLevel,
-    PendingTimers, PredefinedOptions, ProgressMode, RecoveryClaimMode, RestartStrategyType, StateBackendType,
+    CheckpointStorageType, CheckpointingMode, CompactionStyle, ExternalizedCheckpointRetention, FileAccess,
+    InfoLogLevel, PendingTimers, PredefinedOptions, ProgressMode, RecoveryClaimMode, RestartStrategyType,
+    StateBackendType,
 };
 use super::value::{ConfigValue, Kind};
 
@@ -231,6 +232,8 @@ typed! {
 
     /// Ignore the checkpoints that a job already has, and start empty.
     START_FRESH: bool = "stillstream.checkpoint.start-fresh";
+    /// Who may read the files that a job makes.
+    FILE_ACCESS: FileAccess = "stillstream.files.access";
     /// Processes that a job is spread over.
     PROCESSES: i32 = "stillstream.job.processes";
     /// For how long a commit is tried again.

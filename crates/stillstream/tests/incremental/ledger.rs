@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -163,6 +163,24 @@ fn rows(folder: &Path, what: &str) -> Vec<Vec<u64>> {
         rows.extend(text.lines().map(|line| line.split(',').map(|cell| cell.parse().unwrap()).collect()));
     }
     rows
+}
+
+/// The folders in which sinks keep what is not committed yet, and what was.
+pub fn hidden(folder: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for sink in ["sums", "windows", "delayed"] {
+        let entries = fs::read_dir(folder.join(sink)).into_iter().flatten();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        found.extend(paths.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with('.')));
+    }
+    found
+}
+
+/// Deletes what belongs to `others`; there must be nothing else.
+pub fn forget(folder: &Path, others: &BTreeSet<PathBuf>) {
+    let left = hidden(folder);
+    assert!(left.is_subset(others), "{left:?} of {others:?}");
+    left.iter().for_each(|path| fs::remove_dir_all(path).unwrap());
 }
 
 /// Copies the folders of the sinks.

@@ -63,6 +63,17 @@ impl Manager {
         self.shared.changed.notify_all();
     }
 
+    /// Local copies of checkpoints that no later start will restore.
+    fn needless_copies(&self) -> Option<std::path::PathBuf> {
+        let fenced = matches!(&self.state.result, Some(Err(error)) if error.kind() == ErrorKind::Fenced);
+        // the copies of a job that another process has taken over are that one's
+        if fenced || !self.checkpointing() || !self.coordinator.completed().is_empty() {
+            return None;
+        }
+        let job = stillstream_types::JobId::from_name(&self.settings.name).to_string();
+        self.settings.backend.local_copies(&job)
+    }
+
     pub(super) fn end(mut self) {
         self.fleet.shutdown(self.settings.cancellation_timeout);
         // the metadata of a checkpoint that the end cut short may be on its way: it has to go again
@@ -72,6 +83,14 @@ impl Manager {
                 self.engine(event);
             }
         }
+        let (home, copies) = (self.home.clone(), self.needless_copies());
+        self.io.run_low(move || {
+            home.tidy();
+            // a cache: what cannot be deleted costs only its room on the disk
+            let _ = copies.map(std::fs::remove_dir_all);
+            // nobody waits for an answer
+            Message::Engine(Event::Tick)
+        });
         self.io.finish();
         // before anybody learns of the end: the next start may follow at once
         self.home.release();

@@ -1,6 +1,6 @@
 //! Keys that Flink does not have.
 
-use super::super::choice::{PendingTimers, ProgressMode};
+use super::super::choice::{FileAccess, PendingTimers, ProgressMode};
 use super::super::value::Kind;
 use super::{Row, option};
 
@@ -16,6 +16,13 @@ pub(super) const ROWS: &[Row] = &[
         Kind::MemorySize,
         "32mb",
         "bytes on their way between two operators, per edge and worker, above which sources wait; as measured on some records",
+    ),
+    option(
+        "stillstream.files.access",
+        Kind::Choice(FileAccess::NAMES),
+        "owner",
+        "who may read checkpoints, the register and the output of file sinks: owner (0600, folders 0700), group (0640, 0750), \
+         everyone (0644, 0755), umask (what the umask leaves)",
     ),
     option(
         "stillstream.flow.records-in-flight",
