@@ -27,7 +27,7 @@ impl FlowLimits {
 }
 
 /// The limit while nothing is known of the consumer.
-const FIRST_LIMIT: i64 = 4_096;
+const FIRST_LIMIT: i64 = 256;
 
 /// What was sent and not yet processed, or is owed for having been processed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,6 +67,8 @@ pub(crate) struct Board {
     /// Per edge and target: records that may be in flight, as the target said last.
     allowed: Vec<i64>,
     owed: Vec<Amount>,
+    /// Per edge: bytes of a record, as sent last.
+    record_size: Vec<i64>,
     /// Per edge: records that each sender may have in flight to this worker.
     allows: Vec<i64>,
     total_owed: i64,
@@ -84,6 +86,7 @@ impl Board {
             in_flight: vec![Amount::default(); edges * peers],
             allowed: vec![first; edges * peers],
             owed: vec![Amount::default(); edges * peers],
+            record_size: vec![1; edges],
             allows: vec![first; edges],
             total_owed: 0,
             waiting: Vec::new(),
@@ -96,6 +99,9 @@ impl Board {
     pub fn sent(&mut self, edge: u32, to: usize, amount: Amount) {
         let count = &mut self.in_flight[edge as usize * self.peers + to];
         count.add(amount);
+        if amount.records > 0 {
+            self.record_size[edge as usize] = (amount.bytes / amount.records).max(1);
+        }
         self.max_in_flight = self.max_in_flight.max(count.records);
     }
 
@@ -136,8 +142,11 @@ impl Board {
     /// How many records a source may emit at once into these edges, if they are dealt out evenly.
     pub fn room(&self, edges: impl Iterator<Item = u32>) -> usize {
         let of = |edge: u32| {
-            let least =
-                self.targets(edge).map(|(count, allowed)| allowed - count.records).min().unwrap_or(i64::MAX);
+            let size = self.record_size[edge as usize];
+            let left = |(count, allowed): (Amount, i64)| {
+                (allowed - count.records).min((self.limits.bytes - count.bytes) / size)
+            };
+            let least = self.targets(edge).map(left).min().unwrap_or(i64::MAX);
             least.max(1).saturating_mul(self.peers as i64)
         };
         edges.map(of).min().map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
@@ -261,6 +270,7 @@ mod tests {
             assert!(board.open(&[0]));
             board.sent(0, 1, large);
         }
+        assert_eq!(board.room([0].into_iter()), 2, "two megabytes are left");
         board.sent(0, 1, large);
         assert!(!board.open(&[0]), "40 MB are in flight");
         board.credited(0, 1, Amount { records: 2, bytes: 20 << 20 }, 65_536);
@@ -270,7 +280,7 @@ mod tests {
     #[test]
     fn the_limit_is_about_a_second_of_the_consumers_work() {
         let mut board = Board::new(0, 2, 1, FlowLimits::new(65_536, 1 << 30));
-        board.sent(0, 1, records(5_000));
+        board.sent(0, 1, records(300));
         assert!(!board.open(&[0]), "nothing is known of the consumer yet");
         let at = Duration::from_millis;
         let mut pace = WorkPace::default();
@@ -282,7 +292,7 @@ mod tests {
         let mut owed = Vec::new();
         board.take_owed(|credit| owed.push(credit));
         assert_eq!(owed, [Owed { to: 1, edge: 0, amount: records(100), limit: 50 }]);
-        board.credited(0, 1, records(4_960), 50);
+        board.credited(0, 1, records(260), 50);
         assert!(board.open(&[0]));
         assert_eq!(board.room([0].into_iter()), 20, "ten more to each of two");
         board.sent(0, 1, records(10));

@@ -750,3 +750,39 @@ pub(crate) struct OperatorInfo {
     pub subtask: SubtaskId,
     pub waker: crate::waker::Waker,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Batch;
+
+    #[test]
+    fn records_are_dealt_out_evenly_and_every_subtask_gets_each_mark_at_its_place() {
+        for (records, parallelism) in [(500u64, 8), (3, 8), (0, 3), (1_024, 1), (10, 3)] {
+            let at = |watermark| EventTime { watermark, idle: false };
+            let mut batch = AnyBatch::from(Batch::new((0..records).collect()));
+            let marks = [(0, 1), (records as u32 / 2, 2), (records as u32, 3)];
+            batch.set_marks(marks.map(|(place, watermark)| Mark { at: place, time: at(watermark) }).to_vec());
+            let mut parts = vec![(Vec::new(), Vec::new()); parallelism as usize];
+            let next = deal_out(batch, 5, parallelism, |batch| {
+                let part: &mut (Vec<u64>, Vec<(u64, i64)>) = &mut parts[batch.to as usize];
+                let marks: Vec<Mark> = batch.marks().to_vec();
+                let values = batch.take::<u64>().unwrap().values;
+                // how many records of the whole batch came before the mark, as far as this part tells
+                let before = |mark: &Mark| values[..mark.at as usize].last().map_or(0, |last| last + 1);
+                part.1.extend(marks.iter().map(|mark| (before(mark), mark.time.watermark)));
+                part.0.extend(values);
+            });
+            let mut all: Vec<u64> = parts.iter().flat_map(|(values, _)| values.clone()).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..records));
+            let most = records.div_ceil(u64::from(parallelism)) as usize;
+            assert!(parts.iter().all(|(values, _)| values.len() <= most), "{records} on {parallelism}");
+            for (values, marks) in &parts {
+                let marks: Vec<i64> = marks.iter().map(|(_, watermark)| *watermark).collect();
+                assert_eq!(marks, [1, 2, 3], "{records} on {parallelism}: {values:?}");
+            }
+            assert!(next < parallelism);
+        }
+    }
+}

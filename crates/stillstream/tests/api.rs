@@ -41,7 +41,7 @@ impl KeyedProcess for Sessions {
     }
 
     fn process(&mut self, click: Click, ctx: &mut Context<Self>) -> Result<()> {
-        // the timer may come after records that are later than it: the function compares times itself
+        // records of other users may be far ahead of the watermark: the function compares times itself
         if let Some(session) = self.open.get(ctx)?
             && session.last + minutes(30) <= click.at
         {

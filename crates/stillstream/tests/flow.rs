@@ -305,3 +305,44 @@ fn a_healthy_job_under_backpressure_is_cancelled_at_once() {
     let error = end_within(&client, seconds(5)).expect("far below the cancellation timeout").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
 }
+
+#[test]
+fn behind_a_slow_function_lies_about_a_second_of_its_work_and_checkpoints_go_on() {
+    let mut env = StreamExecutionEnvironment::new();
+    env.set_parallelism(2).enable_checkpointing(millis(50)).set_restart_strategy(RestartStrategy::none());
+    let slow = |n: u64| {
+        std::thread::sleep(millis(2));
+        n
+    };
+    env.from_source("numbers", Generator::unbounded(|n| n)).uid("numbers").rebalance().map(slow).discard();
+    let client = env.execute_async("slow").unwrap();
+    let enough = |client: &JobClient| client.checkpoint_statistics().counts.completed >= 3;
+    assert!(client.wait_until(seconds(60), enough), "{:?}", client.checkpoint_statistics());
+    client.cancel();
+    assert!(client.wait().is_err());
+    // 500 records are a second's work; the first ones are sent when nothing is known of the function
+    let most = client.metrics().max_in_flight;
+    assert!(most <= 2_000, "{most} records were in flight on one way");
+}
+
+#[test]
+fn large_records_are_bounded_by_their_bytes() {
+    const SIZE: usize = 1 << 20;
+    let mut env = StreamExecutionEnvironment::new();
+    env.set_parallelism(1).set_bytes_in_flight(4 << 20).enable_checkpointing(millis(50));
+    let seen = Arc::new(AtomicU64::new(0));
+    let counted = seen.clone();
+    env.from_source("large", Generator::unbounded(|n| vec![n as u8; SIZE]))
+        .uid("large")
+        .map(|bytes| bytes)
+        .disable_chaining()
+        .inspect(move |_| _ = counted.fetch_add(1, Ordering::SeqCst))
+        .discard();
+    let client = env.execute_async("large").unwrap();
+    assert!(client.wait_until(seconds(60), |_| seen.load(Ordering::SeqCst) > 200));
+    client.cancel();
+    assert!(client.wait().is_err());
+    // four fit, and a source is asked for no more once it is known how large they are
+    let most = client.metrics().max_in_flight;
+    assert!(most <= 16, "{most} MiB were in flight");
+}

@@ -25,6 +25,7 @@ fn environment(dir: &Path) -> StreamExecutionEnvironment {
     env
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test that waits has a deadline")]
 fn wait_for(what: &str, mut until: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !until() {
@@ -161,7 +162,7 @@ impl SinkWriter<u64, u64> for Declining {
         Ok(())
     }
     fn prepare(&mut self, id: CheckpointId) -> Result<Option<Prepared<u64>>> {
-        let mut declines = id.0 % 2 == 0;
+        let mut declines = id.0.is_multiple_of(2);
         let once = move || match std::mem::take(&mut declines) {
             true => Err(Error::msg("told to")),
             false => Ok(()),

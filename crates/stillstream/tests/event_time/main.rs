@@ -1,5 +1,6 @@
 //! Event time works wherever its strategy stands, on sources that never end.
 
+mod alignment;
 #[path = "../flow_plans/endless.rs"]
 mod endless;
 mod order;

@@ -168,6 +168,28 @@ impl Aggregate for Sum {
     }
 }
 
+/// A bounded job with the strategy at that place: rows by key and window, and late ones by key, go into files.
+pub fn run_bounded(
+    env: &mut StreamExecutionEnvironment,
+    place: usize,
+    count: u64,
+    out: &std::path::Path,
+) -> Result<()> {
+    const LATE: OutputTag<Row> = OutputTag::new("late");
+    let rows = Generator::new(count, |n| (n % 7, (n / 10) as i64, n)).records_per_second(count as f64);
+    let source = env.from_source("rows", rows).uid("rows");
+    let (stream, _) = PLACES[place].1(env, source, 1);
+    let counted = stream
+        .key_by(|row| row.0)
+        .window(Tumbling::of(millis(WINDOW as u64)))
+        .late_output(&LATE)
+        .aggregate_with(Sum, |key, window, sum| (*key, window.start.as_millis(), sum.0))
+        .uid("windows");
+    let late = counted.side_output(&LATE).map(|row| (row.0, -1i64, 1u64));
+    late.union(&counted).sink_to("out", FileSink::csv(out)).uid("out");
+    env.execute("placed").map(drop)
+}
+
 fn run(name: &str, place: Place, case: Case, parallelism: u32, chaining: bool) {
     let what = format!("{name}, {case:?}, parallelism {parallelism}, chaining {chaining}");
     let mut splits: Vec<Arc<Vec<Row>>> = (0..SPLITS).map(rows).collect();
