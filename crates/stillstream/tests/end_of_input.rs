@@ -122,3 +122,40 @@ fn pending_timers_of_processing_time_are_dropped_fired_or_awaited_and_no_record_
         }
     }
 }
+
+const FOLDER: &str = "STILLSTREAM_END_TEST_FOLDER";
+
+/// Not a test of its own: what the next one starts as a program of its own, in two processes and without checkpoints.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test process learns from its environment what it is")]
+fn program() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let (folder, kind) = folder.rsplit_once('/').unwrap();
+    let mut env = StreamExecutionEnvironment::new();
+    env.set_parallelism(2);
+    env.configuration_mut().set_text("stillstream.job.processes", "2").unwrap();
+    let numbers = env.from_source("numbers", Generator::new(KEYS, |n| n)).uid("numbers");
+    emitting(&numbers, kind).sink_to("out", FileSink::lines(format!("{folder}/out"))).uid("out");
+    env.execute("end in two processes").unwrap();
+}
+
+#[test]
+fn all_that_windows_and_timers_emit_at_the_end_arrives_in_two_processes_too() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["program", "--exact"]).env(FOLDER, folder.path().join(kind));
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        assert!(command.status().unwrap().success(), "{kind}");
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder.path().join("out")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                let text = std::fs::read_to_string(path).unwrap();
+                found.extend(text.lines().map(|line| line.parse::<u64>().unwrap()));
+            }
+        }
+        found.sort_unstable();
+        assert!(found.iter().copied().eq(0..KEYS), "{kind}: {} of {KEYS} results", found.len());
+    }
+}
