@@ -1,18 +1,17 @@
 //! What a dead attempt has started has no effect after the next one has been opened.
 
-mod paced;
-
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use paced::Paced;
 use stillstream::connect::{
     Committer, Prepared, Sink, SinkContext, SinkWriter, SourceContext, SplitReader, SplitSource,
 };
 use stillstream::prelude::*;
 use stillstream::{Batch, SourceStatus};
 use stillstream_types::CheckpointId;
+
+use crate::paced::Paced;
 
 const RECORDS: u64 = 2_000;
 const STEP: u64 = 100;

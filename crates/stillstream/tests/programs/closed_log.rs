@@ -43,7 +43,7 @@ fn program() {
 #[expect(clippy::disallowed_methods, reason = "a test has a deadline")]
 fn runs_to_its_end(folder: &Path, processes: &str) {
     let mut program = Command::new(std::env::current_exe().unwrap())
-        .args(["program", "--exact", "--nocapture"])
+        .args(["closed_log::program", "--exact", "--nocapture"])
         .env(FOLDER, folder)
         .env(PROCESSES, processes)
         .env("STILLSTREAM_LOG", "debug")

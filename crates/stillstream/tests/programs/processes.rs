@@ -1,7 +1,4 @@
 //! Jobs in several processes: processes that die at every step between two attempts, and what is said of them.
-#![cfg(target_os = "linux")]
-
-mod paced;
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -10,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use paced::Paced;
+use crate::paced::Paced;
 use stillstream::connect::{SourceContext, SplitReader, SplitSource};
 use stillstream::prelude::*;
 use stillstream::{Batch, JobStatus, SourceStatus};
@@ -183,7 +180,11 @@ impl Drop for Running {
 
 fn start(folder: &Path, job: &str, deaths: &str) -> Running {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["program", "--exact", "--nocapture"]).env(FOLDER, folder).env(JOB, job).env(DEATHS, deaths);
+    command
+        .args(["processes::program", "--exact", "--nocapture"])
+        .env(FOLDER, folder)
+        .env(JOB, job)
+        .env(DEATHS, deaths);
     let log = fs::File::create(folder.join("log")).unwrap();
     Running(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
 }

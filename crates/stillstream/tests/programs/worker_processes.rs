@@ -85,7 +85,10 @@ fn program() {
 fn run(what: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["program", "--exact", "--nocapture"]).env(FOLDER, folder.path()).env(WHAT, what);
+    command
+        .args(["worker_processes::program", "--exact", "--nocapture"])
+        .env(FOLDER, folder.path())
+        .env(WHAT, what);
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(
