@@ -319,7 +319,7 @@ fn behind_a_slow_function_lies_about_a_second_of_its_work_and_checkpoints_go_on(
     let enough = |client: &JobClient| client.checkpoint_statistics().counts.completed >= 3;
     assert!(client.wait_until(seconds(60), enough), "{:?}", client.checkpoint_statistics());
     client.cancel();
-    assert!(client.wait().is_err());
+    assert!(client.clone().wait().is_err());
     // 500 records are a second's work; the first ones are sent when nothing is known of the function
     let most = client.metrics().max_in_flight;
     assert!(most <= 2_000, "{most} records were in flight on one way");
@@ -341,7 +341,7 @@ fn large_records_are_bounded_by_their_bytes() {
     let client = env.execute_async("large").unwrap();
     assert!(client.wait_until(seconds(60), |_| seen.load(Ordering::SeqCst) > 200));
     client.cancel();
-    assert!(client.wait().is_err());
+    assert!(client.clone().wait().is_err());
     // four fit, and a source is asked for no more once it is known how large they are
     let most = client.metrics().max_in_flight;
     assert!(most <= 16, "{most} MiB were in flight");
