@@ -165,10 +165,10 @@ fn a_checkpoint_that_takes_too_long_fails_the_job_with_the_names_of_the_missing_
 fn a_job_goes_on_when_late_checkpoints_are_tolerated() {
     let gate = Gate::default();
     let mut env = environment(10);
-    env.set_checkpoint_timeout(Duration::from_millis(50)).set_tolerable_checkpoint_failures(1);
+    env.set_checkpoint_timeout(Duration::from_millis(500)).set_tolerable_checkpoint_failures(1);
     ticks(&env).sink_to("slow gate", gate.clone()).uid("gate");
     let job = env.execute_async("tolerant").unwrap();
-    assert!(job.wait_until(LONG, |job| job.checkpoint_statistics().counts.failed == 1));
+    assert!(job.wait_until(LONG, |job| job.checkpoint_statistics().counts.failed >= 1));
     gate.open();
     assert!(job.wait_until(LONG, |job| job.checkpoint_statistics().counts.completed > 2));
     assert_eq!((job.status(), job.restarts()), (JobStatus::Running, 0));

@@ -26,6 +26,8 @@ struct Server {
     recovered: u64,
     /// A transaction is being prepared by an attempt that fails meanwhile.
     held: bool,
+    /// The attempt has failed while it was.
+    failed: bool,
 }
 
 type Shared = Arc<(Mutex<Server>, Condvar)>;
@@ -95,7 +97,7 @@ impl SinkWriter<u64, (String, u64, Vec<u64>)> for Writer {
     }
 }
 
-/// Fails while the transaction is held.
+/// Fails once, while the transaction is held.
 struct Failing<S>(S, Shared);
 
 struct FailingReader<S>(Box<dyn SplitReader<u64, S>>, Shared);
@@ -116,8 +118,9 @@ impl<S: Data> SplitReader<u64, S> for FailingReader<S> {
         self.0.assign(splits)
     }
     fn poll(&mut self, max_records: usize, out: &mut Batch<u64>) -> Result<SourceStatus> {
-        let state = self.1.0.lock().unwrap();
-        if state.held && state.recovered == 1 {
+        let mut state = self.1.0.lock().unwrap();
+        if state.held && !state.failed {
+            state.failed = true;
             return Err(Error::msg("told to"));
         }
         drop(state);
