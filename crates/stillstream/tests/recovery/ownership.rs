@@ -362,7 +362,11 @@ fn a_job_with_the_same_output_folder_takes_nothing_away_from_another_one() {
     let out = dir.path().join("out");
     let (ck, gate) = (dir.path().join("ck"), Gated::default());
     let start = |name: &str, numbers: std::ops::Range<u64>, gate: &Gated| {
-        let env = environment(&ck);
+        let mut env = environment(&ck);
+        if name == "second" {
+            // it has finished before
+            env.start_fresh();
+        }
         let (first, count) = (numbers.start, numbers.end - numbers.start);
         let n = env
             .from_source("n", Generator::new(count, move |n| first + n).records_per_second(1000.0))
