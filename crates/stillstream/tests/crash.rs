@@ -58,6 +58,11 @@ fn check(folder: &Path, what: &str) {
     let mut rows = Vec::new();
     for entry in std::fs::read_dir(folder.join("out")).unwrap() {
         let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if what.contains("after the end") && name.starts_with(".committed-") {
+            // who is killed when the end is recorded cannot take the marks of what it committed away
+            continue;
+        }
         assert!(path.extension().is_some_and(|e| e == "csv"), "{what}: left over: {}", path.display());
         rows.extend(std::fs::read_to_string(path).unwrap().lines().map(str::to_string));
     }
