@@ -1,6 +1,8 @@
 //! Jobs with state in RocksDB: failures, restarts, another parallelism, windows and timers.
 
 #[cfg(feature = "rocksdb")]
+mod paced;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -188,7 +190,9 @@ fn state_with_a_time_to_live_goes_on_from_a_checkpoint_at_another_parallelism() 
     let run = |parallelism, fail_at: Option<u64>| {
         let mut env = environment(dir.path(), true);
         env.set_parallelism(parallelism);
-        env.from_source("numbers", Generator::new(COUNT, |n| n).records_per_second(60_000.0))
+        // some records for each checkpoint: the failure comes after several, however busy the machine is
+        let numbers = paced::Paced::new(Generator::new(COUNT, |n| n), COUNT / 20, COUNT / 20);
+        env.from_source("numbers", numbers)
             .uid("numbers")
             .try_map(move |n| match fail_at == Some(n) {
                 true => Err(Error::msg("told to")),
