@@ -194,6 +194,29 @@ fn old_versions_are_collected_but_never_the_first() {
 }
 
 #[test]
+fn what_a_killed_writer_left_half_written_goes_once_its_version_is_history() {
+    let place = Place::new();
+    let store = Arc::new(LocalStore::new(place.dir.path(), &StorageOptions::default()));
+    let register = NumberedRegister::new(store, "job", 1, place.runtime.handle().clone());
+    let mut version = register.compare_and_set(None, &sample_record(1, &[])).unwrap();
+    let left = |number: u64| {
+        let name = format!("job/register/.register-{number:020}.609a760049a0f3b0-74.tmp");
+        place.dir.path().join(name)
+    };
+    for n in 2..=5 {
+        fs::write(left(n), "half a record").unwrap();
+        version = register.compare_and_set(Some(&version), &sample_record(n, &[])).unwrap();
+    }
+    fs::write(left(6), "another writer is at it").unwrap();
+    register.collect_old().unwrap();
+    let there: Vec<u64> = (2..=6).filter(|n| left(*n).exists()).collect();
+    assert_eq!(there, [5, 6], "the newest version, and the one that is being written, may have a writer");
+    register.compare_and_set(Some(&version), &sample_record(6, &[])).unwrap();
+    register.collect_old().unwrap();
+    assert!(!left(5).exists(), "its version is history now");
+}
+
+#[test]
 fn a_newest_version_cut_anywhere_is_passed_over_and_named() {
     let place = Place::new();
     let job = place.job();

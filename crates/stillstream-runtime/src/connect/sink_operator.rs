@@ -51,6 +51,8 @@ struct Open<T: Data, S: Sink<T>> {
     transactions: Transactions<S::Committable>,
     stored: StoredList<(u64, S::Committable)>,
     phase: Phase,
+    /// Whether the writer was given records since it last closed a transaction.
+    written: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +121,7 @@ impl<T: Data, S: Sink<T>> Open<T, S> {
             return Ok(false); // nothing was written yet
         }
         let prepared = self.writer.prepare(id)?;
+        self.written = false;
         Ok(prepared.map(|prepared| self.transactions.add(id, prepared)).is_some())
     }
 
@@ -151,10 +154,18 @@ impl<T: Data, S: Sink<T>> Open<T, S> {
 
     /// The input is through: commits what is there if there are no checkpoints.
     fn end(&mut self) -> Result<()> {
-        let late = self.prepare(NO_CHECKPOINT)?;
         if !self.context.checkpointing {
+            self.prepare(NO_CHECKPOINT)?;
             return self.commit_up_to(NO_CHECKPOINT).map(drop);
         }
+        let late = match self.written {
+            true => self.prepare(NO_CHECKPOINT)?,
+            false => {
+                // flushes; a writer that closes a transaction with nothing in it has lost nothing
+                self.writer.prepare(NO_CHECKPOINT)?;
+                false
+            }
+        };
         if self.transactions.is_empty() {
             return self.writer.finished();
         }
@@ -191,6 +202,7 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
             transactions: Transactions::default(),
             stored,
             phase: Phase::Recovered,
+            written: false,
         };
         for (checkpoint, committable) in items {
             open.transactions.add(CheckpointId(checkpoint), super::Prepared::done(committable));
@@ -212,6 +224,7 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
             let message = "a sink was written to before it was ready: it still commits what was restored";
             return Err(Error::new(ErrorKind::Plan, message));
         }
+        open.written = true;
         open.writer.write(batch.take()?)
     }
 

@@ -439,6 +439,31 @@ fn a_sink_does_not_end_with_records_that_no_checkpoint_covers() {
     assert!(sink.0.committed.lock().is_empty());
 }
 
+/// A writer that closes a transaction at each barrier, whether or not there is something in it.
+struct Always;
+
+impl Sink<u64> for Always {
+    type Committable = u64;
+    fn writer(&self, _: &SinkContext) -> Result<Box<dyn SinkWriter<u64, u64>>> {
+        Ok(Box::new(Nothing))
+    }
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<u64>>> {
+        Ok(Box::new(|_: &u64| Ok(())))
+    }
+}
+
+#[test]
+fn a_sink_that_closes_an_empty_transaction_at_its_end_has_lost_nothing() {
+    let mut operator: SinkOperator<u64, _> = SinkOperator::new(Arc::new(Always), policy(0));
+    operator.open(&mut context(None)).unwrap();
+    let mut output = Output::default();
+    operator.process(0, Batch::new(vec![1u64]).into(), &mut output).unwrap();
+    operator.snapshot(CheckpointId(1)).unwrap();
+    operator.checkpoint_complete(CheckpointId(1)).unwrap();
+    wait_for("the commit is through", || operator.commits_under_way().unwrap().is_none());
+    operator.finish().unwrap();
+}
+
 #[test]
 fn a_plain_sink_is_flushed_before_each_checkpoint_and_at_the_end() {
     struct Counting(Arc<AtomicU32>);

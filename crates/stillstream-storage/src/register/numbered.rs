@@ -118,7 +118,8 @@ impl NumberedRegister {
         }
     }
 
-    /// Deletes old versions; returns how many. Runs by itself in the background after each write.
+    /// Deletes old versions, and what writers that were killed left of versions that somebody has written since; returns how
+    /// many files that were. Runs by itself in the background after each write.
     pub fn collect_old(&self) -> Result<u64, StorageError> {
         let numbers = self.numbers()?;
         let Some(&highest) = numbers.first() else { return Ok(0) };
@@ -126,6 +127,13 @@ impl NumberedRegister {
         for &number in numbers.iter().filter(|&&n| n != 1 && n + KEEP <= highest) {
             self.store.delete(&self.key(number))?;
             deleted += 1;
+        }
+        // a write of an older version can no longer succeed, so its temporary file is nobody's
+        for entry in self.store.list(&self.dir)? {
+            if half_written(&entry.key).is_some_and(|number| number < highest) {
+                self.store.delete(&entry.key)?;
+                deleted += 1;
+            }
         }
         Ok(deleted)
     }
@@ -213,4 +221,10 @@ impl Register for NumberedRegister {
             _ => Err(unknown("it is not in the listing of its folder".into())),
         }
     }
+}
+
+/// The version that a temporary file `.register-<version>.<writer>.tmp` was to become.
+fn half_written(key: &str) -> Option<u64> {
+    let name = key.rsplit('/').next()?.strip_prefix(".register-")?.strip_suffix(".tmp")?;
+    name.split('.').next()?.parse().ok()
 }
