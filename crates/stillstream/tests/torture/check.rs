@@ -91,12 +91,12 @@ pub fn output(folder: &Path, expected: &Expected, extent: Extent) -> Vec<String>
     wrong
 }
 
-/// What a finished job has left behind.
-pub fn left_by_finished(folder: &Path) -> Vec<String> {
+/// What a finished job has left behind, beside checkpoints of before that are the user's.
+pub fn left_by_finished(folder: &Path, kept: &[String]) -> Vec<String> {
     let mut left = vec![];
     left.extend(below(&folder.join("out")).into_iter().filter(|name| !name.ends_with(".csv")));
     left.extend(below(&folder.join("ledger/prepared")));
-    left.extend(in_checkpoints(folder));
+    left.extend(in_checkpoints(folder).into_iter().filter(|name| !kept.contains(name)));
     if left.is_empty() { left } else { vec![format!("left behind: {left:?}")] }
 }
 
@@ -107,6 +107,18 @@ pub fn in_checkpoints(folder: &Path) -> Vec<String> {
         inner.is_some_and(|inner| inner != ".lock" && !inner.starts_with("register"))
     };
     below(&folder.join("checkpoints")).into_iter().filter(is_other).collect()
+}
+
+/// What a cancelled job has left that belongs to no checkpoint, although its checkpoints are kept.
+pub fn strays(kept: &[String]) -> Vec<String> {
+    let inner = |name: &String| name.split_once('/').map_or_else(String::new, |(_, inner)| inner.to_owned());
+    let names: Vec<String> = kept.iter().map(inner).collect();
+    let whole = |name: &&String| {
+        let checkpoint = name.split('/').next().unwrap_or_default();
+        checkpoint.starts_with("chk-") && names.contains(&format!("{checkpoint}/_metadata"))
+            || checkpoint == "shared"
+    };
+    names.iter().filter(|name| !whole(name)).cloned().collect()
 }
 
 /// The newest checkpoint that was kept.

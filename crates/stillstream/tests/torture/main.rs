@@ -130,7 +130,7 @@ fn torture(seed: u64, folder: &Path) -> (Vec<String>, String) {
         job::build(&env, seed, folder)
     };
     let mut text = format!("{}| {:?}, {:?}", expected.text, plan.way, plan.faults);
-    let mut from = "usual".to_owned();
+    let (mut from, mut users) = ("usual".to_owned(), vec![]);
     for run in 0..RUNS {
         text += &format!(
             "\n  run {run}: {}",
@@ -146,18 +146,21 @@ fn torture(seed: u64, folder: &Path) -> (Vec<String>, String) {
             None => {}
             Some("finished") => {
                 let mut wrong = check::output(folder, &expected, Extent::Whole);
-                wrong.extend(check::left_by_finished(folder));
+                wrong.extend(check::left_by_finished(folder, &users));
                 return (wrong, text);
             }
             Some("cancelled") => {
-                let wrong = check::output(folder, &expected, Extent::Part);
+                let mut wrong = check::output(folder, &expected, Extent::Part);
                 let Way::Cancelled { kept, .. } = plan.way else {
                     return (vec!["cancelled unasked".into()], text);
                 };
+                users = check::in_checkpoints(folder);
+                let strays = if kept { check::strays(&users) } else { users.clone() };
+                if !strays.is_empty() {
+                    wrong.push(format!("left behind by a cancelled job: {strays:?}"));
+                }
                 if !wrong.is_empty() || !kept {
-                    let left = check::in_checkpoints(folder);
-                    let left = (!kept && !left.is_empty()).then(|| format!("left behind: {left:?}"));
-                    return (wrong.into_iter().chain(left).collect(), text);
+                    return (wrong, text);
                 }
                 from = check::kept(folder).unwrap_or_else(|| "fresh".into());
             }

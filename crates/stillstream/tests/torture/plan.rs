@@ -146,7 +146,7 @@ impl Plan {
         let checkpoints = folder.join("checkpoints").display().to_string();
         let processes = if matches!(self.way, Way::Workers(_)) { 2 } else { 1 };
         let parallelism = (1 + each.below(4) as u32).max(processes);
-        let interval = 8 + each.below(30);
+        let interval = 10 + each.below(30);
         let limit = 64 << each.below(6);
         let tolerated = each.one_of(&[0, 1_000]);
         let retained = 1 + each.below(3) as u32;
