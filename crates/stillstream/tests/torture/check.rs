@@ -91,10 +91,15 @@ pub fn output(folder: &Path, expected: &Expected, extent: Extent) -> Vec<String>
     wrong
 }
 
-/// What a finished job has left behind, beside checkpoints of before that are the user's.
-pub fn left_by_finished(folder: &Path, kept: &[String]) -> Vec<String> {
+/// What a finished job has left behind, beside checkpoints of before that are the user's. The marks of what was committed may
+/// stay where a process was killed: it may be after the end is recorded and before they are removed.
+pub fn left_by_finished(folder: &Path, kept: &[String], killed: bool) -> Vec<String> {
     let mut left = vec![];
-    left.extend(below(&folder.join("out")).into_iter().filter(|name| !name.ends_with(".csv")));
+    left.extend(
+        below(&folder.join("out"))
+            .into_iter()
+            .filter(|name| !(name.ends_with(".csv") || killed && name.starts_with(".committed-"))),
+    );
     left.extend(below(&folder.join("ledger/prepared")));
     left.extend(in_checkpoints(folder).into_iter().filter(|name| !kept.contains(name)));
     if left.is_empty() { left } else { vec![format!("left behind: {left:?}")] }

@@ -119,8 +119,13 @@ impl Plan {
         plan
     }
 
+    /// Whether processes are killed.
+    pub fn is_mortal(&self) -> bool {
+        matches!(self.way, Way::Killed(_) | Way::Workers(_))
+    }
+
     fn fault(&mut self, random: &mut Random) {
-        let mortal = matches!(self.way, Way::Killed(_) | Way::Workers(_));
+        let mortal = self.is_mortal();
         let ((place, most), action) = match random.below(if mortal { 5 } else { 4 }) {
             0..=2 => (random.one_of(CODE), random.one_of(&[Action::Error, Action::Panic])),
             3 => (random.one_of(STEPS), Action::Error),
