@@ -360,3 +360,16 @@ fn a_named_pipe_or_device_is_refused_at_once_and_not_waited_for() {
     let error = SourceDriver::open(&source, 0, 1, Some(state)).unwrap().rest().unwrap_err().to_string();
     assert!(error.contains("a named pipe"), "{error}");
 }
+
+#[test]
+fn a_probe_that_a_killed_process_left_stops_no_start_and_does_not_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let probe = folder.path().join(".stillstream-probe");
+    // a container gives its programs the same process id each time
+    let own = folder.path().join(format!(".probe-{}", std::process::id()));
+    for left in [&probe, &own] {
+        fs::write(left, "").unwrap();
+    }
+    FileSink::<String>::lines(folder.path()).validate().unwrap();
+    assert!(!probe.exists());
+}

@@ -133,6 +133,15 @@ impl JobStorage {
         report
     }
 
+    /// Removes the folders of the job in which nothing is: what a process that was killed between the last file of a folder and
+    /// the folder leaves. A writer whose folder goes while it begins makes it again.
+    ///
+    /// # Errors
+    /// If a folder cannot be listed or removed.
+    pub fn remove_empty_folders(&self) -> Result<(), StorageError> {
+        self.store().remove_empty_dirs(&self.streams.anchor)
+    }
+
     fn delete(&self, key: &str, report: &mut DiscardReport) {
         let mut attempt = 1;
         loop {
@@ -247,6 +256,6 @@ impl JobStorage {
             report.left.push(format!("chk-{number}: {reason}"));
         }
         // folders that a crash left before their first file
-        self.store().remove_empty_dirs(&self.streams.anchor)
+        self.remove_empty_folders()
     }
 }

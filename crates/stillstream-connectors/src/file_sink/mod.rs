@@ -148,12 +148,19 @@ impl<T: Data> Sink<T> for FileSink<T> {
             .kind(ErrorKind::Configuration)?;
         // the folder itself is made by the writers, which know who may read it
         let there = self.folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
-        let probe = there.join(format!(".probe-{}", std::process::id()));
-        let tried = FileAccess::Owner.options().write(true).create_new(true).open(&probe);
-        let tried = tried.and_then(|_| std::fs::remove_file(&probe));
+        // one name for all: what a killed process has left is taken over, and stops no start; another process may be faster
+        let probe = there.join(PROBE);
+        let tried = FileAccess::Owner.options().write(true).create(true).truncate(false).open(&probe);
+        let tried = tried.and_then(|_| match std::fs::remove_file(&probe) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        });
         tried.map_err(ConnectorError::write(&self.folder)).kind(ErrorKind::Configuration)
     }
 }
+
+/// The file that shows that files can be made in a folder; it is there for a moment.
+const PROBE: &str = ".stillstream-probe";
 
 /// Refuses what would put parts into another folder, hide their end, or make their names unreadable.
 fn check_extension(extension: &str) -> Result<(), ConnectorError> {

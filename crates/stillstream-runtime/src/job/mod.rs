@@ -260,6 +260,10 @@ fn sweep_finished(storage: &JobStorage, name: &str) {
     };
     let Ok(Some(loaded)) = storage.load_register() else { return };
     if !left(&loaded.record) {
+        // no list of files shows a folder whose last file is gone
+        if let Err(error) = storage.remove_empty_folders() {
+            tracing::debug!(job = %name, "empty folders stay: {error}");
+        }
         return;
     }
     // another process may be at it, or may have begun the job afresh meanwhile
