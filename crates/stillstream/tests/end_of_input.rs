@@ -114,7 +114,11 @@ fn pending_timers_of_processing_time_are_dropped_fired_or_awaited_and_no_record_
                 assert_eq!(result.records_out, found.len() as u64, "{what}: all that was emitted is there");
                 match pending {
                     // on a slow machine some may have fired before the end
-                    PendingTimers::Drop => assert!(found.len() as u64 <= 2 * COUNT, "{what}"),
+                    PendingTimers::Drop => {
+                        // each key has one timer at a time, and two firings to come at most
+                        let dropped = result.counters.get("process.timers_dropped").copied().unwrap_or(0);
+                        assert!(dropped + found.len() as u64 >= COUNT, "{what}: {dropped} are counted");
+                    }
                     PendingTimers::Fire => assert!(found.len() as u64 >= times * COUNT, "{what}"),
                     PendingTimers::Await => assert_eq!(found.len() as u64, times * COUNT, "{what}"),
                 }

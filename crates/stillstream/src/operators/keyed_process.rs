@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stillstream_runtime::clock::Clock;
 use stillstream_runtime::exchange::KeySelector;
+use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output, PendingTimers};
 use stillstream_state::{
     Data, Key, KeyedStateBackend, OperatorStateBackend, StateError, TimeDomain, Timer, Timers,
@@ -110,6 +111,7 @@ struct Opened<L: Logic> {
     expiry: Option<Expiry>,
     clock: Arc<dyn Clock>,
     name: Arc<str>,
+    counters: Arc<Counters>,
 }
 
 pub(crate) struct KeyedOperator<L: Logic> {
@@ -142,6 +144,21 @@ impl<L: Logic> KeyedOperator<L> {
             ended: false,
             last_timers: None,
         }
+    }
+
+    /// Timers of processing time that are set when the input ends never fire: that is counted, and said once.
+    fn count_dropped(&mut self) -> Result<()> {
+        let Some(opened) = &self.opened else { return Ok(()) };
+        let dropped = opened.processing_timers.len().map_err(StateError::into_error)? as u64;
+        if dropped > 0 {
+            let name = &opened.name;
+            opened.counters.add(&format!("{name}.timers_dropped"), dropped);
+            tracing::warn!(
+                "`{name}`: the input has ended, and {dropped} timers of processing time that are still set are dropped; set \
+                 stillstream.timers.at-end-of-input to `fire` or `await` to keep them"
+            );
+        }
+        Ok(())
     }
 
     /// Fires a slice of the timers of processing time that were set when the input ended; says whether there are more.
@@ -237,6 +254,7 @@ impl<L: Logic> Operator for KeyedOperator<L> {
             sides: self.sides.open(),
             clock: context.clock.clone(),
             name: context.name.clone(),
+            counters: context.counters.clone(),
         });
         Ok(())
     }
@@ -264,7 +282,10 @@ impl<L: Logic> Operator for KeyedOperator<L> {
     fn end_of_input(&mut self, now_ms: i64, out: &mut Output) -> Result<Option<i64>> {
         let next = self.opened.as_ref().and_then(|opened| opened.processing_timers.peek_next_time());
         let again = match (self.pending_timers, next) {
-            (PendingTimers::Drop, _) => None,
+            (PendingTimers::Drop, _) => {
+                self.count_dropped()?;
+                None
+            }
             (PendingTimers::Fire, _) => self.fire_last(out)?.then_some(now_ms),
             // they fire as ever; one that is due does so before this is asked again
             (PendingTimers::Await, next) => next.map(|next| next.as_millis().max(now_ms.saturating_add(1))),
