@@ -29,6 +29,9 @@ impl FlowLimits {
 /// The limit while nothing is known of the consumer.
 const FIRST_LIMIT: i64 = 256;
 
+/// The size of a record where none was seen yet.
+const UNKNOWN: i64 = 1;
+
 /// What was sent and not yet processed, or is owed for having been processed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Amount {
@@ -86,7 +89,7 @@ impl Board {
             in_flight: vec![Amount::default(); edges * peers],
             allowed: vec![first; edges * peers],
             owed: vec![Amount::default(); edges * peers],
-            record_size: vec![1; edges],
+            record_size: vec![UNKNOWN; edges],
             allows: vec![first; edges],
             total_owed: 0,
             waiting: Vec::new(),
@@ -100,7 +103,7 @@ impl Board {
         let count = &mut self.in_flight[edge as usize * self.peers + to];
         count.add(amount);
         if amount.records > 0 {
-            self.record_size[edge as usize] = (amount.bytes / amount.records).max(1);
+            self.record_size[edge as usize] = (amount.bytes / amount.records).max(UNKNOWN + 1);
         }
         self.max_in_flight = self.max_in_flight.max(count.records);
     }
@@ -150,6 +153,22 @@ impl Board {
             least.max(1).saturating_mul(self.peers as i64)
         };
         edges.map(of).min().map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
+    }
+
+    /// Whether a record of this edge has been measured.
+    pub fn knows_size(&self, edge: u32) -> bool {
+        self.record_size[edge as usize] != UNKNOWN
+    }
+
+    /// What is known of a record's size on this edge before the first one was sent.
+    pub fn expect_size(&mut self, edge: u32, bytes: usize) {
+        self.record_size[edge as usize] = (bytes as i64).max(UNKNOWN + 1);
+    }
+
+    /// Whether so many records on these edges are as many bytes as may be in flight: then it is time to send them.
+    pub fn is_much(&self, records: u64, edges: impl Iterator<Item = u32>) -> bool {
+        let size = edges.map(|edge| self.record_size[edge as usize]).max().unwrap_or(UNKNOWN);
+        (records as i64).saturating_mul(size) >= self.limits.bytes
     }
 
     /// Wakes task `slot` at the next credit.

@@ -588,7 +588,21 @@ impl Driver {
                 self.activator.activate_after(wait);
                 break;
             }
-            let room = self.shared.board.borrow().room(self.outputs.iter().map(|output| output.to.edge));
+            let edges = || self.outputs.iter().map(|output| output.to.edge);
+            let room = {
+                let mut board = self.shared.board.borrow_mut();
+                for Pending { to, batch, .. } in &self.outputs {
+                    if !batch.is_empty() && !board.knows_size(to.edge) {
+                        board.expect_size(to.edge, batch.record_size());
+                    }
+                }
+                if board.is_much(self.chain.records_in, edges()) {
+                    // large records: they are counted when they are sent
+                    pause = Pause::TurnOver;
+                    break;
+                }
+                board.room(edges())
+            };
             let status = {
                 let Self { chain, outputs, capabilities, .. } = self;
                 let mut outlet = Outlet { sessions, capabilities, outputs };

@@ -210,7 +210,8 @@ impl CheckpointCoordinator {
             Event::CommitConfirmed { generation, checkpoint, subtask } => {
                 self.on_commit_confirmed(generation, checkpoint, subtask);
             }
-            Event::Tick => {}
+            // the shell may have carried out an older wish after a newer one, so what is still due is asked for again
+            Event::Tick => self.wake_at = None,
             Event::TriggerRequested { request, kind, forced } => {
                 self.on_trigger_requested(request, kind, forced)
             }

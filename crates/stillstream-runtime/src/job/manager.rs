@@ -380,7 +380,10 @@ impl Manager {
                 );
                 self.stop(Why::Over(Error::new(ErrorKind::Fenced, message)));
             }
-            Command::WakeAt(at) => self.state.wake_at = Some(at),
+            // commands of a later call can come before this one: the earliest counts, and a tick too many does no harm
+            Command::WakeAt(at) => {
+                self.state.wake_at = Some(self.state.wake_at.map_or(at, |earlier| earlier.min(at)));
+            }
             Command::Warn(text) => self.warn(&text),
             Command::Info(text) => tracing::debug!(job = %self.settings.name, "{text}"),
         }

@@ -167,3 +167,13 @@ fn the_first_periodic_checkpoint_comes_at_random_between_the_pause_and_the_inter
         assert!(matches!(commands[..], [Command::PrepareLocation { .. }]), "{share} {pause}: {commands:?}");
     }
 }
+
+#[test]
+fn each_tick_says_when_the_next_one_is_wanted_for_an_older_wish_may_have_replaced_the_newest() {
+    let mut bench = Bench::running(every_ten_seconds());
+    for _ in 0..2 {
+        bench.now += SECOND / 100;
+        let commands = bench.coordinator.handle(Event::Tick, bench.now);
+        assert!(commands.iter().any(|command| matches!(command, Command::WakeAt(_))), "{commands:?}");
+    }
+}
