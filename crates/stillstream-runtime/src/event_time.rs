@@ -66,8 +66,9 @@ struct Channel {
 /// assert_eq!(combined.update(1, at(9)), Some(at(5)));
 /// assert_eq!(combined.update(0, idle(5)), Some(at(9)));
 /// assert_eq!(combined.update(0, at(7)), None, "active again, and behind");
-/// assert_eq!(combined.update(1, at(20)), None, "it holds nothing back: 7 is behind 9");
-/// assert_eq!(combined.update(0, at(11)), Some(at(11)));
+/// assert_eq!(combined.update(1, at(20)), Some(at(20)), "who is behind does not count");
+/// assert_eq!(combined.update(0, at(20)), None, "it has caught up");
+/// assert_eq!(combined.update(1, at(30)), None, "and now it holds the other one back");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Combined {
