@@ -359,9 +359,12 @@ fn step(
         if !worker.has_dataflows() {
             return true;
         }
-        let stepped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            worker.step_or_park(Some(LONGEST_PARK))
-        }));
+        // Whether anything is active is known after the step only: a worker that still owes credits must not fall asleep over
+        // them, since their senders may be waiting for nothing else.
+        let owes = shared.board.borrow().owed() > 0;
+        let park = if owes { Duration::ZERO } else { LONGEST_PARK };
+        let stepped =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.step_or_park(Some(park))));
         if let Err(payload) = stepped {
             shared.fail(None, engine_failure(shared.index, &panic_text(&*payload)));
         }
