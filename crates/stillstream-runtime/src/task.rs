@@ -572,6 +572,7 @@ impl Driver {
             }
         }
         let mut wake_at: Option<i64> = None;
+        let mut looks_again = false;
         while pause == Pause::Quiet && !self.ended {
             if !self.shared.board.borrow().open(self.chain.head_reach()) {
                 pause = Pause::Gated;
@@ -581,12 +582,16 @@ impl Driver {
                 pause = Pause::TurnOver;
                 break;
             }
-            if let Some(wait) = self.shared.watermark_groups.look_again()
-                && self.chain.is_ahead()
-            {
-                self.shared.watermark_groups.wait(&self.activator);
-                self.activator.activate_after(wait);
-                break;
+            if let Some(wait) = self.shared.watermark_groups.look_again() {
+                let is_ahead = self.chain.is_ahead();
+                if (self.chain.pause_splits()? || is_ahead) && !looks_again {
+                    looks_again = true;
+                    self.shared.watermark_groups.wait(&self.activator);
+                    self.activator.activate_after(wait);
+                }
+                if is_ahead {
+                    break;
+                }
             }
             let edges = || self.outputs.iter().map(|output| output.to.edge);
             let room = {
