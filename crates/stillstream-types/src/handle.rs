@@ -289,6 +289,13 @@ pub struct CheckpointMetadata {
     pub operators: Vec<OperatorState>,
 }
 
+impl OperatorState {
+    /// Bytes of state, of all subtasks.
+    pub fn bytes(&self) -> u64 {
+        sum(self.subtasks.values().map(OperatorSubtaskState::len))
+    }
+}
+
 impl CheckpointMetadata {
     /// Bytes of state.
     pub fn state_len(&self) -> u64 {
