@@ -25,14 +25,9 @@ fn file() -> PathBuf {
 }
 
 /// Counts, and compares with the file; or writes it.
-pub(crate) fn run(write: bool) -> bool {
-    match count().and_then(|counts| if write { renew(&counts) } else { check(&counts) }) {
-        Ok(()) => true,
-        Err(error) => {
-            eprintln!("error: {error}");
-            false
-        }
-    }
+pub(crate) fn run(write: bool) -> Result<(), String> {
+    let counts = count()?;
+    if write { renew(&counts) } else { check(&counts) }
 }
 
 fn renew(counts: &[(u64, f64)]) -> Result<(), String> {

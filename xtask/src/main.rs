@@ -3,6 +3,7 @@
 mod bench;
 mod cargo;
 mod docs;
+mod failures;
 mod instructions;
 mod libclang;
 mod sanitize;
@@ -36,8 +37,8 @@ fn main() -> ExitCode {
         ["fix"] => verify::fix(),
         ["docs-config"] => docs::config(),
         ["bench", rest @ ..] => bench::run(rest),
-        ["instructions"] => instructions::run(false),
-        ["instructions", "--write"] => instructions::run(true),
+        ["instructions"] => holds(instructions::run(false)),
+        ["instructions", "--write"] => holds(instructions::run(true)),
         ["sanitize", names @ ..] => sanitize::run(names),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
@@ -49,4 +50,12 @@ fn main() -> ExitCode {
         }
     };
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether a check passed; prints its error.
+fn holds(result: Result<(), String>) -> bool {
+    if let Err(error) = &result {
+        eprintln!("error: {error}");
+    }
+    result.is_ok()
 }
