@@ -1,5 +1,5 @@
 //! Messages between the JobManager and the workers of an attempt. In one process they go through channels, between
-//! processes through gRPC.
+//! processes as frames (see `job::wire`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,8 +67,6 @@ pub struct SnapshotTimes {
     pub sync_us: u64,
     /// The asynchronous part.
     pub async_us: u64,
-    /// Records that were set aside during the alignment.
-    pub set_aside: u64,
 }
 
 /// Event time on the channels of one subtask.

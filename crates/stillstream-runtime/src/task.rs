@@ -332,7 +332,6 @@ impl Driver {
             alignment_us: micros(begun.saturating_sub(aligned_from)),
             sync_us: micros(clock.elapsed().saturating_sub(begun)),
             async_us: 0,
-            set_aside: self.later.iter().map(|queued| queued.batch.len() as u64).sum(),
         };
         self.epoch = id;
         self.snapshotted.push_back(id);
