@@ -13,6 +13,7 @@
 //! | [`streams`] | the narrow door through which a snapshot is written and read |
 //! | [`config`] | Flink's configuration keys, typed and checked |
 //! | [`paths`] | paths as people write them |
+//! | [`prefetch`] | memory that is asked for before it is read |
 //! | [`threads`] | threads that leave the processor to others |
 //! | [`crash`] | places where a test may make the process die |
 //! | [`error`] | [`Error`], the one error type of users' code |
@@ -27,6 +28,7 @@ pub mod ids;
 pub mod key_group;
 pub mod murmur;
 pub mod paths;
+pub mod prefetch;
 pub mod streams;
 pub mod threads;
 pub mod time;
