@@ -3,6 +3,7 @@
 
 mod circles;
 mod comments;
+mod links;
 mod manifests;
 mod sources;
 mod spelling;
@@ -17,10 +18,11 @@ pub(crate) use comments::wrap_all;
 pub(crate) type Rule = (&'static str, fn(&Path) -> Result<(), String>);
 
 /// All of them.
-pub(crate) const ALL: [Rule; 5] = [
+pub(crate) const ALL: [Rule; 6] = [
     ("unused dependencies", unused::check),
     ("licences and versions", third_party::check),
     ("circles", circles::check),
+    ("links", links::check),
     ("spelling", spelling::check),
     ("width of comments", comments::check),
 ];
