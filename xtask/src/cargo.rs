@@ -36,7 +36,8 @@ const END: &str = "==> cargo has ended";
 
 /// Runs a command as [`succeeds`] does, shows what it prints, and returns what failed.
 ///
-/// Output and errors go through one pipe, so that they stay in order; the lines appear on standard output as they come.
+/// Output and errors go through one pipe, so that they stay in order; the lines appear on standard output as
+/// they come.
 pub(crate) fn watched(mut command: Command) -> Result<(), Vec<Failure>> {
     let failed = |what: String| vec![Failure::plain(what)];
     let name = command.get_program().to_string_lossy().into_owned();

@@ -1,8 +1,8 @@
 //! What failed in a long output of cargo, so that it can be said again at the end of a log.
 //!
-//! A [`Collector`] reads the lines of `cargo test`, `clippy` or `doc` as they come. It keeps each failed test with
-//! what that test printed, each test program that ended without saying which test failed, and the errors of the
-//! compiler.
+//! A [`Collector`] reads the lines of `cargo test`, `clippy` or `doc` as they come. It keeps each failed test
+//! with what that test printed, each test program that ended without saying which test failed, and the errors
+//! of the compiler.
 
 use std::collections::VecDeque;
 
@@ -129,7 +129,8 @@ impl Collector {
         }
     }
 
-    /// What failed, now that the output has ended. `failed` says whether cargo did: then there is at least one failure.
+    /// What failed, now that the output has ended. `failed` says whether cargo did: then there is at least
+    /// one failure.
     pub(crate) fn finish(mut self, failed: bool) -> Vec<Failure> {
         self.leave();
         self.done.append(&mut self.current);

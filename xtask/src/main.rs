@@ -6,6 +6,7 @@ mod docs;
 mod failures;
 mod instructions;
 mod libclang;
+mod rules;
 mod sanitize;
 mod valgrind;
 mod verify;
@@ -16,7 +17,8 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   verify       format, lints, tests and documentation, as the continuous integration does; writes no sources
-  fix          format the sources and apply what clippy can fix by itself
+  rules        what verify checks without building anything: dependencies, licences, circles, links, spelling, comments
+  fix          format the sources, wrap wide comments, and apply what clippy can fix by itself
   docs-config  make docs/configuration.md from the table of configuration keys
   bench [NAME ..] [--json FILE] [--rounds N] [--measure-ms N] [--backend heap|rocksdb] [--memory-mb N]
         [--dir FOLDER]
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let ok = match args.as_slice() {
         ["verify"] => verify::verify(),
+        ["rules"] => verify::rules(),
         ["fix"] => verify::fix(),
         ["docs-config"] => docs::config(),
         ["bench", rest @ ..] => bench::run(rest),

@@ -1,7 +1,8 @@
 //! The tests of the crate with nearly all of the unsafe code, and of the state above it, under a sanitizer of the compiler.
 //!
-//! The stable compiler has them behind a switch. Everything is built anew into a target folder of its own, some minutes; so it is
-//! not part of `verify`. RocksDB is left out: it is C++ that would have to be instrumented too.
+//! The stable compiler has them behind a switch. Everything is built anew into a target folder of its own,
+//! some minutes; so it is not part of `verify`. RocksDB is left out: it is C++ that would have to be
+//! instrumented too.
 
 use crate::cargo::{cargo, has_standard_source, root, succeeds};
 
@@ -21,8 +22,8 @@ struct Sanitizer {
 /// Memory that is used after it was freed, or beside what was taken; leaks. All tests.
 const ADDRESS: Sanitizer = Sanitizer { name: "address", cargo: &["--tests"] };
 
-/// Data races: tests with a second thread. The standard library is built with it too, or its locks and counters would look like
-/// races.
+/// Data races: tests with a second thread. The standard library is built with it too, or its locks and
+/// counters would look like races.
 const THREAD: Sanitizer = Sanitizer {
     name: "thread",
     cargo: &["-Zbuild-std", "--lib", "--test", "race", "--test", "writing", "--test", "incremental"],

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cargo::{cargo, has, succeeds, watched};
+use crate::cargo::{cargo, has, root, succeeds, watched};
 use crate::failures::{self, Failure};
-use crate::instructions;
+use crate::{instructions, rules};
 
 enum Outcome {
     Passed,
@@ -14,8 +14,8 @@ enum Outcome {
     Skipped(&'static str),
 }
 
-/// Runs every check, goes on after a failed one, and ends with a table. Under it stands what failed and why, so that
-/// the last lines of a log tell it. Writes nothing but build output.
+/// Runs every check, goes on after a failed one, and ends with a table. Under it stands what failed and why,
+/// so that the last lines of a log tell it. Writes nothing but build output.
 pub(crate) fn verify() -> bool {
     let mut steps = Vec::new();
     let mut step = |name: &'static str, run: &dyn Fn() -> Outcome| {
@@ -29,6 +29,9 @@ pub(crate) fn verify() -> bool {
         true => passed(&["fmt", "--all", "--check"]),
         false => Outcome::Skipped("rustfmt is not installed: rustup component add rustfmt"),
     });
+    for (name, rule) in rules::ALL {
+        step(name, &|| checked(rule(&root())));
+    }
     step("lints", &|| match has("clippy") {
         true => passed(&[
             "clippy",
@@ -68,8 +71,27 @@ pub(crate) fn verify() -> bool {
     failed.is_empty()
 }
 
-/// Formats, and applies what clippy can fix by itself.
+/// Runs the rules of the house alone.
+pub(crate) fn rules() -> bool {
+    let mut hold = true;
+    for (name, rule) in rules::ALL {
+        match rule(&root()) {
+            Ok(()) => println!("{name:<22} ok"),
+            Err(error) => {
+                println!("{name:<22} FAILED\nerror: {error}");
+                hold = false;
+            }
+        }
+    }
+    hold
+}
+
+/// Formats, wraps comments, and applies what clippy can fix by itself.
 pub(crate) fn fix() -> bool {
+    if let Err(error) = rules::wrap_all(&root()) {
+        eprintln!("error: {error}");
+        return false;
+    }
     let clippy =
         ["clippy", "--fix", "--workspace", "--all-targets", "--allow-dirty", "--allow-staged", "--locked"];
     succeeds(cargo(&clippy)) & succeeds(cargo(&["fmt", "--all"]))
@@ -110,6 +132,6 @@ fn print(steps: &[(&str, Outcome, Duration)]) {
             Outcome::Failed(_) => "FAILED".to_string(),
             Outcome::Skipped(why) => format!("skipped: {why}"),
         };
-        println!("{name:<14} {:>7.1} s  {outcome}", took.as_secs_f64());
+        println!("{name:<22} {:>7.1} s  {outcome}", took.as_secs_f64());
     }
 }

@@ -2,8 +2,8 @@
 
 use clap::{Args, Parser, Subcommand};
 
-/// Looks at the checkpoints of Stillstream jobs, verifies them and cleans up. Nothing is changed unless `gc --delete` is asked
-/// for, and a running job is not disturbed.
+/// Looks at the checkpoints of Stillstream jobs, verifies them and cleans up. Nothing is changed unless
+/// `gc --delete` is asked for, and a running job is not disturbed.
 #[derive(Parser)]
 #[command(name = "stillstream", version, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -33,7 +33,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         look: Look,
     },
-    /// Reads every file that a checkpoint names and compares its checksum. Of a job's directory, all checkpoints.
+    /// Reads every file that a checkpoint names and compares its checksum. Of a job's directory, all
+    /// checkpoints.
     Verify {
         /// A checkpoint's directory, or a job's.
         path: String,
@@ -53,8 +54,8 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct JobArguments {
-    /// The job's directory, `<checkpoint directory>/<job id>`; or the checkpoint directory, if one job is in it or `--job` says
-    /// which one.
+    /// The job's directory, `<checkpoint directory>/<job id>`; or the checkpoint directory, if one job is in
+    /// it or `--job` says which one.
     pub dir: String,
     /// The job's name or id.
     #[arg(long)]

@@ -73,7 +73,7 @@ impl Source for Numbers {
     }
 }
 
-/// Sums by key; each record goes on. Fails once after so many records, or panics.
+/// Sums by key; each record goes on. Fails once after a number of records, or panics.
 struct Sum {
     sums: BTreeMap<u64, u64>,
     seen: u64,

@@ -1,4 +1,5 @@
-//! Checkpoint storage under faults: fenced writers, lost answers, lying listings, failing deletes, power cuts.
+//! Checkpoint storage under faults: fenced writers, lost answers, lying listings, failing deletes, power
+//! cuts.
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -42,8 +43,9 @@ fn job(store: &FailingStore, handle: &Handle) -> JobStorage {
         .job(JobId::from_name("job"))
 }
 
-/// Takes a checkpoint whose state is one file of its own, a new one that the next may name too, and that of the last one;
-/// retains one; deletes the older with what only that named. What it returned `Ok` for is announced.
+/// Takes a checkpoint whose state is one file of its own, a new one that the next may name too, and that of
+/// the last one; retains one; deletes the older with what only that named. What it returned `Ok` for is
+/// announced.
 fn complete(job: &JobStorage, lease: &mut Lease) -> Result<CheckpointId, StorageError> {
     let id = lease.record().last_checkpoint_id.next();
     lease.update(|record| record.last_checkpoint_id = id)?;

@@ -41,7 +41,7 @@ fn run(settings: JobSettings, behaviour: &Behaviour) -> Result<JobResult> {
     submit(plan(behaviour), settings).and_then(JobClient::wait)
 }
 
-/// Runs a job until so many checkpoints are completed, then cancels it; its checkpoints are retained.
+/// Runs a job until `checkpoints` checkpoints are completed, then cancels it; its checkpoints are retained.
 fn cancelled(dir: &Path, name: &str, behaviour: &Behaviour, checkpoints: u64) {
     let mut settings = settings(dir, name);
     settings.checkpoint.retention = Retention::RetainOnCancellation;
