@@ -3,6 +3,7 @@
 mod bench;
 mod cargo;
 mod docs;
+mod floors;
 mod instructions;
 mod libclang;
 mod sanitize;
@@ -16,6 +17,7 @@ usage: cargo xtask <command>
 
   verify       format, lints, tests and documentation, as the continuous integration does; writes no sources
   fix          format the sources and apply what clippy can fix by itself
+  floors       check that no module uses one on a floor above its own, as the tables in lib.rs say
   docs-config  make docs/configuration.md from the table of configuration keys
   bench [NAME ..] [--json FILE] [--rounds N] [--measure-ms N] [--backend heap|rocksdb] [--memory-mb N]
         [--dir FOLDER]
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let ok = match args.as_slice() {
         ["verify"] => verify::verify(),
         ["fix"] => verify::fix(),
+        ["floors"] => floors::run(),
         ["docs-config"] => docs::config(),
         ["bench", rest @ ..] => bench::run(rest),
         ["instructions"] => instructions::run(false),

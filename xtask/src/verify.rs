@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::cargo::{cargo, has, succeeds};
-use crate::instructions;
+use crate::{floors, instructions};
 
 enum Outcome {
     Passed,
@@ -32,6 +32,7 @@ pub(crate) fn verify() -> bool {
         true => passed(&["fmt", "--all", "--check"]),
         false => Outcome::Skipped("rustfmt is not installed: rustup component add rustfmt"),
     });
+    step("floors", &|| outcome(floors::run()));
     step("lints", &|| match has("clippy") {
         true => passed(&[
             "clippy",
