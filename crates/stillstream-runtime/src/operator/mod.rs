@@ -21,6 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use stillstream_types::config::PendingTimers;
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{
     CheckpointId, JobId, KeyGroupRange, KeyGroups, OperatorId, OperatorSubtaskState, Result, SubtaskIndex,
@@ -274,18 +275,6 @@ pub trait Source: 'static {
 
 /// Flink's default of `pipeline.auto-watermark-interval`.
 pub const DEFAULT_AUTO_WATERMARK_INTERVAL: Duration = Duration::from_millis(200);
-
-/// What becomes of timers of processing time that are still set when the input ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum PendingTimers {
-    /// They never fire, as in Flink.
-    #[default]
-    Drop,
-    /// They fire at once, in order. Those that are set meanwhile do not.
-    Fire,
-    /// They fire at their time, also those that are set meanwhile; the job ends when none is left.
-    Await,
-}
 
 /// What an operator is told when it is opened.
 pub struct OpenContext {
