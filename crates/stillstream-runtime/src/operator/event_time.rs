@@ -3,7 +3,8 @@
 //! A *channel* is one edge from one sending subtask to one receiving subtask. Timely keeps the order of what
 //! one sender gives to one receiver, within a process and over TCP, and so a mark stays where its sender put
 //! it: behind every record that was emitted before it, and before every later one. Everything in this module
-//! relies on that order and on nothing else; `tests/channel_order.rs` would notice if it were broken.
+//! relies on that order and on nothing else; `tests/event_time/order.rs` of `stillstream` would notice if it
+//! were broken.
 
 use stillstream_types::Timestamp;
 
