@@ -8,7 +8,7 @@ use stillstream_types::{
     CheckpointId, Error, Generation, OperatorId, OperatorSubtaskState, SubtaskId, SubtaskIndex, TaskSnapshot,
 };
 
-use crate::event_time::EventTime;
+use crate::operator::event_time::EventTime;
 
 /// State to start from: for each operator and subtask what it owns.
 #[derive(Debug, Default, Clone)]
@@ -142,4 +142,10 @@ pub enum Report {
         /// Whether all input had been processed.
         drained: bool,
     },
+}
+
+/// Takes reports of an attempt's workers.
+pub trait ReportSink: Send + Sync {
+    /// Takes one report of the given generation. Never blocks for long.
+    fn report(&self, generation: Generation, report: Report);
 }

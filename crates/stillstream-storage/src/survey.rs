@@ -94,14 +94,16 @@ impl JobStorage {
             let (dir, file) = path.split_once('/').unwrap_or(("", path));
             let known = live.get(path);
             match (dir, checkpoint_paths::checkpoint_of(dir)) {
-                (checkpoint_paths::SHARED_FOLDER, _) => match (known, checkpoint_paths::creator_of_leftover(path)) {
-                    (Some(by), _) => FileUse::Shared(by.clone()),
-                    (None, Some(creator)) if creator <= record.last_checkpoint_id => FileUse::Orphan,
-                    (None, Some(_)) => {
-                        FileUse::Unsure("its number is higher than any that the register knows")
+                (checkpoint_paths::SHARED_FOLDER, _) => {
+                    match (known, checkpoint_paths::creator_of_leftover(path)) {
+                        (Some(by), _) => FileUse::Shared(by.clone()),
+                        (None, Some(creator)) if creator <= record.last_checkpoint_id => FileUse::Orphan,
+                        (None, Some(_)) => {
+                            FileUse::Unsure("its number is higher than any that the register knows")
+                        }
+                        (None, None) => FileUse::Unsure("its name is not one that is given here"),
                     }
-                    (None, None) => FileUse::Unsure("its name is not one that is given here"),
-                },
+                }
                 (_, Some(id)) if known.is_some() => FileUse::Checkpoint(id),
                 (_, Some(id)) if kept.contains(&id) => FileUse::Checkpoint(id),
                 (_, Some(id)) if stays.contains(&id) => match file {

@@ -3,6 +3,7 @@
 
 mod circles;
 mod comments;
+mod floors;
 mod links;
 mod manifests;
 mod sources;
@@ -18,10 +19,11 @@ pub(crate) use comments::wrap_all;
 pub(crate) type Rule = (&'static str, fn(&Path) -> Result<(), String>);
 
 /// All of them.
-pub(crate) const ALL: [Rule; 6] = [
+pub(crate) const ALL: [Rule; 7] = [
     ("unused dependencies", unused::check),
     ("licences and versions", third_party::check),
     ("circles", circles::check),
+    ("floors", floors::check),
     ("links", links::check),
     ("spelling", spelling::check),
     ("width of comments", comments::check),

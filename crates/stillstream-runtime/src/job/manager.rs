@@ -47,7 +47,7 @@ use super::settings::JobSettings;
 use crate::clock::Clock;
 use crate::control::{AttemptSpec, Control, Report, RestoredState, SnapshotTimes};
 use crate::metrics::Counters;
-use crate::plan::Physical;
+use crate::plan::PhysicalPlan;
 
 /// What reaches the JobManager.
 pub(crate) enum Message {
@@ -110,7 +110,7 @@ impl Phase {
 
 pub(crate) struct Manager {
     pub settings: JobSettings,
-    pub physical: Arc<Physical>,
+    pub physical: Arc<PhysicalPlan>,
     pub coordinator: CheckpointCoordinator,
     pub fleet: Box<dyn Fleet>,
     pub home: Arc<dyn CheckpointHome>,
@@ -157,7 +157,7 @@ fn metrics_of(times: &SnapshotTimes) -> AckMetrics {
 /// What the manager is made of.
 pub(crate) struct Parts {
     pub settings: JobSettings,
-    pub physical: Arc<Physical>,
+    pub physical: Arc<PhysicalPlan>,
     pub coordinator: CheckpointCoordinator,
     pub fleet: Box<dyn Fleet>,
     pub home: Arc<dyn CheckpointHome>,

@@ -50,14 +50,15 @@ pub use settings::{
 };
 
 use crate::catch::catch_on_thread;
+use crate::checkpoint::snapshot_pool::{SnapshotPool, SnapshotStores};
 use crate::clock::{Clock, SystemClock};
-use crate::flow::FlowLimits;
+use crate::control::ReportSink;
+use crate::dataflow::attempt::Alignment;
+use crate::dataflow::open::{WorkerContext, WorkerSettings};
+use crate::dataflow::turn::TurnLimits;
+use crate::flow::credits::FlowLimits;
 use crate::metrics::Counters;
-use crate::plan::{Physical, Plan};
-use crate::shared::{Alignment, ReportSink};
-use crate::snapshot_pool::{SnapshotPool, SnapshotStores};
-use crate::turn::TurnLimits;
-use crate::worker::{WorkerContext, WorkerSettings};
+use crate::plan::{PhysicalPlan, Plan};
 use client::Shared;
 use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use home::{CheckpointHome, MemoryHome, StorageHome};
@@ -163,7 +164,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
     }
 }
 
-fn warn(settings: &JobSettings, physical: &Physical) {
+fn warn(settings: &JobSettings, physical: &PhysicalPlan) {
     let job = &settings.name;
     let checkpointing = settings.checkpoint.interval.is_some() || settings.from_snapshot.is_some();
     for (operator, sources) in &physical.without_watermarks {
@@ -414,7 +415,7 @@ fn refuse_two_starts(settings: &JobSettings, home: &dyn CheckpointHome) -> Resul
 
 fn local_fleet(
     settings: &JobSettings,
-    physical: &Arc<Physical>,
+    physical: &Arc<PhysicalPlan>,
     stores: &Arc<dyn SnapshotStores>,
     clock: &Arc<dyn Clock>,
     counters: &Arc<Counters>,
@@ -433,13 +434,13 @@ fn local_fleet(
 }
 
 /// Workers of each process, so that all subtasks have one.
-fn threads_per_process(physical: &Physical, processes: u32) -> usize {
+fn threads_per_process(physical: &PhysicalPlan, processes: u32) -> usize {
     physical.workers.div_ceil(processes) as usize
 }
 
 fn process_fleet(
     settings: &JobSettings,
-    physical: &Arc<Physical>,
+    physical: &Arc<PhysicalPlan>,
     submission: usize,
     counters: &Arc<Counters>,
     sender: &mpsc::Sender<Message>,
@@ -459,7 +460,7 @@ fn process_fleet(
 }
 
 /// The life of a worker process: does not return, unless it could not begin.
-fn serve(identity: Identity, physical: &Arc<Physical>, settings: &JobSettings) -> Result<()> {
+fn serve(identity: Identity, physical: &Arc<PhysicalPlan>, settings: &JobSettings) -> Result<()> {
     let threads = threads_per_process(physical, settings.processes);
     let tokio = start_tokio()?;
     let storage = job_storage(settings, tokio.handle(), false)?;
@@ -483,7 +484,7 @@ pub(crate) fn random_token() -> String {
 
 fn context_factory(
     settings: &JobSettings,
-    physical: &Arc<Physical>,
+    physical: &Arc<PhysicalPlan>,
     stores: &Arc<dyn SnapshotStores>,
     clock: &Arc<dyn Clock>,
     counters: &Arc<Counters>,

@@ -11,7 +11,7 @@ use stillstream_types::{
 };
 
 use crate::control::{ChannelTime, Control, Report, RestoredState, SnapshotTimes, TaskTime};
-use crate::event_time::EventTime;
+use crate::operator::event_time::EventTime;
 
 /// From a worker process. `kind` says which of the fields count.
 #[derive(Clone, PartialEq, prost::Message)]
