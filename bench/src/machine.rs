@@ -1,4 +1,5 @@
-//! What is measured: clocks, CPU time and memory of this process. Linux only, as the figures are the kernel's.
+//! What is measured: clocks, CPU time and memory of this process. Linux only, as the figures are the
+//! kernel's.
 
 use std::fmt;
 use std::ops::Sub;

@@ -1,8 +1,8 @@
 //! Benchmarks of whole jobs.
 //!
-//! `stillstream-bench run NAME ..` runs one scenario once, in this process, and prints one line of JSON: so its CPU time is
-//! exactly that of the process. `stillstream-bench suite ..` runs each scenario several times in processes of their own,
-//! alternating, and makes the table; `cargo xtask bench` calls it.
+//! `stillstream-bench run NAME ..` runs one scenario once, in this process, and prints one line of JSON: so
+//! its CPU time is exactly that of the process. `stillstream-bench suite ..` runs each scenario several times
+//! in processes of their own, alternating, and makes the table; `cargo xtask bench` calls it.
 
 mod machine;
 mod measurement;
@@ -17,8 +17,8 @@ use stillstream::{Error, ErrorKind, Result, ResultExt};
 
 use settings::Settings;
 
-/// Records that own memory are made by one worker and freed by another, which the system's allocator does slowly. All
-/// scenarios use it, raw Timely too.
+/// Records that own memory are made by one worker and freed by another, which the system's allocator does
+/// slowly. All scenarios use it, raw Timely too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -11,15 +11,15 @@ pub fn splitmix64(index: u64) -> u64 {
 
 /// The record with this index: a key and a small value.
 ///
-/// The first `keys` records have each key once, so that all of them are there when measuring begins; later ones have
-/// uniformly distributed keys.
+/// The first `keys` records have each key once, so that all of them are there when measuring begins; later
+/// ones have uniformly distributed keys.
 #[inline(always)]
 pub fn keyed(seq: u64, keys: u64) -> (u64, u64) {
     let key = if seq < keys { seq } else { (splitmix64(seq) >> 1) % keys };
     (key, seq & 0xff)
 }
 
-/// So many records go by before measuring begins: each key once, and some for caches and branch predictors.
+/// How many records go by before measuring begins: each key once, and some for caches and branch predictors.
 pub fn warm_up(keys: u64) -> u64 {
     keys + keys / 10 + 1_000_000
 }
@@ -30,7 +30,8 @@ mod tests {
 
     #[test]
     fn splitmix64_gives_the_published_numbers() {
-        // the first outputs of the reference implementation for seed 0; its state after n steps is n times the constant
+        // the first outputs of the reference implementation for seed 0; its state after n steps is n times
+        // the constant
         let step = 0x9e37_79b9_7f4a_7c15_u64;
         let outputs = [0, 1, 2].map(|n| splitmix64(step.wrapping_mul(n)));
         assert_eq!(outputs, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);

@@ -36,7 +36,7 @@ pub struct Settings {
     pub keys: u64,
     /// How long to measure, after all keys are there.
     pub measure: Duration,
-    /// Exactly so many records instead, nothing left out: for counting instructions.
+    /// Exactly this many records instead, with none left out: for counting instructions.
     pub records: Option<u64>,
     /// Subtasks of each operator, one a thread.
     pub workers: u32,

@@ -1,4 +1,5 @@
-//! How many instructions a record takes: unlike a time, a figure that is the same on every machine and under any load.
+//! How many instructions a record takes: unlike a time, a figure that is the same on every machine and under
+//! any load.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,8 +11,8 @@ use crate::valgrind::{callgrind, collected, ensure};
 /// A rise above this share is a failure.
 const TOLERANCE: f64 = 0.10;
 
-/// Jobs that are counted: keys, and the records of two runs. The difference of the runs is steady work: in both each key has
-/// come before, and starting and stopping cancel out.
+/// Jobs that are counted: keys, and the records of two runs. The difference of the runs is steady work: in
+/// both each key has come before, and starting and stopping cancel out.
 const JOBS: [(u64, [u64; 2]); 2] = [(1_000, [100_000, 600_000]), (1_000_000, [1_050_000, 1_450_000])];
 
 const HEAD: &str = "\
@@ -25,14 +26,9 @@ fn file() -> PathBuf {
 }
 
 /// Counts, and compares with the file; or writes it.
-pub(crate) fn run(write: bool) -> bool {
-    match count().and_then(|counts| if write { renew(&counts) } else { check(&counts) }) {
-        Ok(()) => true,
-        Err(error) => {
-            eprintln!("error: {error}");
-            false
-        }
-    }
+pub(crate) fn run(write: bool) -> Result<(), String> {
+    let counts = count()?;
+    if write { renew(&counts) } else { check(&counts) }
 }
 
 fn renew(counts: &[(u64, f64)]) -> Result<(), String> {
@@ -118,8 +114,8 @@ fn instructions(run: Child) -> Result<u64, String> {
     count.ok_or_else(|| format!("callgrind did not count ({}): {}", output.status, said.trim()))
 }
 
-/// Builds the benchmark just as the tests of the whole workspace do, which build it for its own test, so that nothing is
-/// built twice; gives its path.
+/// Builds the benchmark just as the tests of the whole workspace do, which build it for its own test, so that
+/// nothing is built twice; gives its path.
 fn build() -> Result<PathBuf, String> {
     let mut command =
         cargo(&["test", "--workspace", "--test", "scenarios", "--all-features", "--locked", "--no-run"]);

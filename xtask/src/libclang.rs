@@ -1,5 +1,5 @@
-//! What building RocksDB needs beside Rust: a C++ compiler, and libclang with its headers (bindings are made from the C
-//! headers).
+//! What building RocksDB needs beside Rust: a C++ compiler, and libclang with its headers (bindings are made
+//! from the C headers).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

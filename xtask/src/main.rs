@@ -3,9 +3,10 @@
 mod bench;
 mod cargo;
 mod docs;
-mod floors;
+mod failures;
 mod instructions;
 mod libclang;
+mod rules;
 mod sanitize;
 mod valgrind;
 mod verify;
@@ -16,8 +17,9 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   verify       format, lints, tests and documentation, as the continuous integration does; writes no sources
-  fix          format the sources and apply what clippy can fix by itself
-  floors       check that no module uses one on a floor above its own, as the tables in lib.rs say
+  rules        what verify checks without building anything: dependencies, licences, circles, floors, links, spelling,
+               comments
+  fix          format the sources, wrap wide comments, and apply what clippy can fix by itself
   docs-config  make docs/configuration.md from the table of configuration keys
   bench [NAME ..] [--json FILE] [--rounds N] [--measure-ms N] [--backend heap|rocksdb] [--memory-mb N]
         [--dir FOLDER]
@@ -35,12 +37,12 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let ok = match args.as_slice() {
         ["verify"] => verify::verify(),
+        ["rules"] => verify::rules(),
         ["fix"] => verify::fix(),
-        ["floors"] => floors::run(),
         ["docs-config"] => docs::config(),
         ["bench", rest @ ..] => bench::run(rest),
-        ["instructions"] => instructions::run(false),
-        ["instructions", "--write"] => instructions::run(true),
+        ["instructions"] => holds(instructions::run(false)),
+        ["instructions", "--write"] => holds(instructions::run(true)),
         ["sanitize", names @ ..] => sanitize::run(names),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
@@ -52,4 +54,12 @@ fn main() -> ExitCode {
         }
     };
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether a check passed; prints its error.
+fn holds(result: Result<(), String>) -> bool {
+    if let Err(error) = &result {
+        eprintln!("error: {error}");
+    }
+    result.is_ok()
 }

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use crate::cargo::runs;
 
-/// Makes sure that Valgrind is there: on Debian and its like it is installed, if that is allowed without a password.
+/// Makes sure that Valgrind is there: on Debian and its like it is installed, if that is allowed without a
+/// password.
 pub(crate) fn ensure() -> Result<(), String> {
     let there = || runs("valgrind", &["--version"]);
     if there() {

@@ -2,17 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cargo::{cargo, has, succeeds};
-use crate::{floors, instructions};
+use crate::cargo::{cargo, has, root, succeeds, watched};
+use crate::failures::{self, Failure};
+use crate::{instructions, rules};
 
 enum Outcome {
     Passed,
-    Failed,
+    /// With what failed, as far as the output says so.
+    Failed(Vec<Failure>),
     /// The toolchain lacks a component: the rest can still be checked.
     Skipped(&'static str),
 }
 
-/// Runs every check, goes on after a failed one, and ends with a table. Writes nothing but build output.
+/// Runs every check, goes on after a failed one, and ends with a table. Under it stands what failed and why,
+/// so that the last lines of a log tell it. Writes nothing but build output.
 pub(crate) fn verify() -> bool {
     let mut steps = Vec::new();
     let mut step = |name: &'static str, run: &dyn Fn() -> Outcome| {
@@ -21,18 +24,14 @@ pub(crate) fn verify() -> bool {
         let outcome = run();
         steps.push((name, outcome, start.elapsed()));
     };
-    step("libclang", &|| match crate::libclang::provide() {
-        Ok(()) => Outcome::Passed,
-        Err(hint) => {
-            eprintln!("error: {hint}");
-            Outcome::Failed
-        }
-    });
+    step("libclang", &|| checked(crate::libclang::provide()));
     step("format", &|| match has("fmt") {
         true => passed(&["fmt", "--all", "--check"]),
         false => Outcome::Skipped("rustfmt is not installed: rustup component add rustfmt"),
     });
-    step("floors", &|| outcome(floors::run()));
+    for (name, rule) in rules::ALL {
+        step(name, &|| checked(rule(&root())));
+    }
     step("lints", &|| match has("clippy") {
         true => passed(&[
             "clippy",
@@ -51,32 +50,70 @@ pub(crate) fn verify() -> bool {
     });
     // the main job needs neither RocksDB nor what that needs
     step("without RocksDB", &|| passed(&["check", "--package", "flights", "--locked"]));
-    step("instructions", &|| outcome(instructions::run(false)));
+    step("instructions", &|| checked(instructions::run(false)));
     step("doc tests", &|| {
         passed(&["test", "--workspace", "--doc", "--all-features", "--locked", "--no-fail-fast"])
     });
     step("documentation", &|| {
         let mut command = cargo(&["doc", "--workspace", "--no-deps", "--all-features", "--locked"]);
         command.env("RUSTDOCFLAGS", "-D warnings");
-        outcome(succeeds(command))
+        outcome(watched(command))
     });
     print(&steps);
-    !steps.iter().any(|(_, outcome, _)| matches!(outcome, Outcome::Failed))
+    let failed: Vec<(&str, Vec<Failure>)> = steps
+        .into_iter()
+        .filter_map(|(name, outcome, _)| match outcome {
+            Outcome::Failed(failures) => Some((name, failures)),
+            Outcome::Passed | Outcome::Skipped(_) => None,
+        })
+        .collect();
+    failures::print(&failed);
+    failed.is_empty()
 }
 
-/// Formats, and applies what clippy can fix by itself.
+/// Runs the rules of the house alone.
+pub(crate) fn rules() -> bool {
+    let mut hold = true;
+    for (name, rule) in rules::ALL {
+        match rule(&root()) {
+            Ok(()) => println!("{name:<22} ok"),
+            Err(error) => {
+                println!("{name:<22} FAILED\nerror: {error}");
+                hold = false;
+            }
+        }
+    }
+    hold
+}
+
+/// Formats, wraps comments, and applies what clippy can fix by itself.
 pub(crate) fn fix() -> bool {
+    if let Err(error) = rules::wrap_all(&root()) {
+        eprintln!("error: {error}");
+        return false;
+    }
     let clippy =
         ["clippy", "--fix", "--workspace", "--all-targets", "--allow-dirty", "--allow-staged", "--locked"];
     succeeds(cargo(&clippy)) & succeeds(cargo(&["fmt", "--all"]))
 }
 
 fn passed(args: &[&str]) -> Outcome {
-    outcome(succeeds(cargo(args)))
+    outcome(watched(cargo(args)))
 }
 
-fn outcome(ok: bool) -> Outcome {
-    if ok { Outcome::Passed } else { Outcome::Failed }
+/// The outcome of a check of our own, whose error is a sentence.
+fn checked(result: Result<(), String>) -> Outcome {
+    outcome(result.map_err(|error| {
+        eprintln!("error: {error}");
+        vec![Failure::plain(error)]
+    }))
+}
+
+fn outcome(result: Result<(), Vec<Failure>>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Passed,
+        Err(failures) => Outcome::Failed(failures),
+    }
 }
 
 #[expect(
@@ -92,9 +129,9 @@ fn print(steps: &[(&str, Outcome, Duration)]) {
     for (name, outcome, took) in steps {
         let outcome = match outcome {
             Outcome::Passed => "ok".to_string(),
-            Outcome::Failed => "FAILED".to_string(),
+            Outcome::Failed(_) => "FAILED".to_string(),
             Outcome::Skipped(why) => format!("skipped: {why}"),
         };
-        println!("{name:<14} {:>7.1} s  {outcome}", took.as_secs_f64());
+        println!("{name:<22} {:>7.1} s  {outcome}", took.as_secs_f64());
     }
 }

@@ -1,5 +1,5 @@
-//! State on RocksDB with all keys in it, before a job with little memory is measured: to fill it with that would take longer
-//! than everything else.
+//! State on RocksDB with all keys in it, before a job with little memory is measured: to fill it with that
+//! would take longer than everything else.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,8 @@ use crate::settings::{Backend, Settings};
 /// Memory of the job that fills the state: 2 GiB.
 const MEMORY: u64 = 2 << 30;
 
-/// Makes `env` go on from a checkpoint, made below `dir`, in which each key has come once. Gives the number of records that
-/// the job has to do before it is measured.
+/// Makes `env` go on from a checkpoint, made below `dir`, in which each key has come once. Gives the number
+/// of records that the job has to do before it is measured.
 pub fn prepare(settings: &Settings, env: &mut StreamExecutionEnvironment, dir: &Path) -> Result<u64> {
     let usual = crate::records::warm_up(settings.keys);
     if settings.backend == Backend::Heap || settings.memory_bytes.is_none() {

@@ -21,7 +21,8 @@ use crate::settings::Settings;
 const BATCH: u64 = 1024;
 /// Batches between two steps of time.
 const BATCHES: u64 = 16;
-/// Steps of time that the input may be ahead: bounds what is in flight, as the jobs that it is compared with do.
+/// Steps of time that the input may be ahead: bounds what is in flight, as the jobs that it is compared with
+/// do.
 const AHEAD: u64 = 4;
 
 struct Shared {

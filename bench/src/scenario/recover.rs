@@ -1,7 +1,8 @@
 //! RECOVER: how long a failure in the process interrupts a job.
 //!
-//! The interruption ends with the first record out of the restarted job. What follows is `replay_ms`: records that were
-//! read after the last checkpoint are read again; how many is a matter of when that was, here the moment before.
+//! The interruption ends with the first record out of the restarted job. What follows is `replay_ms`: records
+//! that were read after the last checkpoint are read again; how many is a matter of when that was, here the
+//! moment before.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};

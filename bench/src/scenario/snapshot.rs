@@ -25,7 +25,8 @@ struct Worker {
     cpu_ns: AtomicU64,
     /// The longest time between two batches.
     gap_ns: AtomicU64,
-    /// The most CPU time that the worker used between two batches: the gap less the time when others had the core.
+    /// The most CPU time that the worker used between two batches: the gap less the time when others had the
+    /// core.
     busy_ns: AtomicU64,
 }
 
@@ -57,7 +58,8 @@ impl Watch {
         Work { records: self.records() as f64, cpu_ns: self.sum(|worker| &worker.cpu_ns) as f64 }
     }
 
-    /// The longest of all workers since the last call, in milliseconds: between two batches, and busy between two.
+    /// The longest of all workers since the last call, in milliseconds: between two batches, and busy between
+    /// two.
     fn take_longest(&self) -> (f64, f64) {
         let longest = |figure: fn(&Worker) -> &AtomicU64| {
             let longest = self.0.iter().map(|worker| figure(worker).swap(0, Relaxed)).max();

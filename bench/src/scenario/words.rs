@@ -15,8 +15,8 @@ const WORDS_A_LINE: u64 = 12;
 /// Size of the input when it is measured for a while, for each second.
 const BYTES_A_SECOND: u64 = 160_000_000;
 
-/// Writes lines of words of which few are frequent and most are rare, as in a language: word n is about as frequent as 1/n.
-/// Gives the numbers of words and of bytes.
+/// Writes lines of words of which few are frequent and most are rare, as in a language: word n is about as
+/// frequent as 1/n. Gives the numbers of words and of bytes.
 fn write(path: &Path, keys: u64, words: Option<u64>, bytes: u64) -> std::io::Result<(u64, u64)> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let (mut written, mut size, mut line) = (0, 0, Vec::new());

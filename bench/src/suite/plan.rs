@@ -56,8 +56,8 @@ fn run(scenario: &'static str, variant: &'static str, keys: u64, measure_ms: u64
     Run { scenario, variant, backend: Backend::Heap, keys, operators: 0, measure_ms, memory_mb: 0 }
 }
 
-/// COUNT on RocksDB, beside the heap and plain RocksDB, with as much memory as a job has that sets nothing and with a tenth
-/// of the state. These rows run only when they are asked for.
+/// COUNT on RocksDB, beside the heap and plain RocksDB, with as much memory as a job has that sets nothing
+/// and with a tenth of the state. These rows run only when they are asked for.
 pub fn rocksdb_runs() -> Vec<Run> {
     let mut runs = Vec::new();
     // a tenth of what 10^7 keys take in the database

@@ -112,7 +112,8 @@ impl Row {
     }
 }
 
-/// Compares COUNT with raw Timely and raw RocksDB, and with checkpoints against without, for each number of keys.
+/// Compares COUNT with raw Timely and raw RocksDB, and with checkpoints against without, for each number of
+/// keys.
 pub fn compare(rows: &mut [Row]) {
     for (of, to, name) in [
         ("LOOP", "TIMELY", "ratio_to_raw_timely"),

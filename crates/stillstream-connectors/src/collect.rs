@@ -28,8 +28,8 @@ impl<T> Default for Shared<T> {
     }
 }
 
-/// Collects records in memory. Exactly-once: what is seen is what was committed, so a test that compares it with what should
-/// come out finds lost and doubled records. Works within one process.
+/// Collects records in memory. Exactly-once: what is seen is what was committed, so a test that compares it
+/// with what should come out finds lost and doubled records. Works within one process.
 ///
 /// ```
 /// use stillstream_connectors::Collect;
@@ -89,7 +89,8 @@ impl<T: Clone> Collect<T> {
 }
 
 impl<T: Clone + Ord> Collect<T> {
-    /// The committed records in ascending order: what to compare when the order between subtasks does not matter.
+    /// The committed records in ascending order: what to compare when the order between subtasks does not
+    /// matter.
     pub fn sorted(&self) -> Vec<T> {
         let mut items = self.items();
         items.sort();

@@ -19,11 +19,11 @@ const BLOCK: u64 = 64;
 /// Number of splits: the highest parallelism at which every subtask has something to do.
 const SPLITS: u64 = 128;
 
-/// A source that makes each record from its index: the same record for the same index whatever the parallelism, so that
-/// tests can tell a lost or doubled record.
+/// A source that makes each record from its index: the same record for the same index whatever the
+/// parallelism, so that tests can tell a lost or doubled record.
 ///
-/// Split i of 128 has each 128th block of 64 indexes. A subtask emits the indexes of its splits in ascending order; with
-/// parallelism 1 that is 0, 1, 2, ...
+/// Split i of 128 has each 128th block of 64 indexes. A subtask emits the indexes of its splits in ascending
+/// order; with parallelism 1 that is 0, 1, 2, ...
 ///
 /// ```
 /// use stillstream_connectors::Generator;
@@ -61,7 +61,8 @@ impl<F> Generator<F> {
         Self::new(u64::MAX, make)
     }
 
-    /// Emits so many records per second over all subtasks. A source that was held up makes up for at most one second.
+    /// Emits `rate` records per second over all subtasks together. A source that was held up makes up for at
+    /// most one second.
     pub fn records_per_second(mut self, rate: f64) -> Self {
         self.rate = Rate::RecordsPerSecond(rate);
         self

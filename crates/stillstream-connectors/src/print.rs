@@ -10,7 +10,8 @@ use stillstream_types::{CheckpointId, Result};
 
 use crate::ConnectorError;
 
-/// Prints each record's `Debug` form on a line of standard output. At-least-once: after a failure records are printed again.
+/// Prints each record's `Debug` form on a line of standard output. At-least-once: after a failure records are
+/// printed again.
 ///
 /// ```
 /// use stillstream_connectors::Print;
@@ -30,7 +31,8 @@ impl Print {
         Self::default()
     }
 
-    /// Puts `prefix` and `> ` before each record; with several subtasks also the subtask's number, as Flink does.
+    /// Puts `prefix` and `> ` before each record; with several subtasks also the subtask's number, as Flink
+    /// does.
     pub fn with_prefix(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into() }
     }

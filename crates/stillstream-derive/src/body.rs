@@ -43,8 +43,8 @@ pub fn implementation(shape: &Shape) -> TokenStream {
     }
 }
 
-/// Where an error about a field's type points: at the type. Names resolve as in the rest of the generated code, also
-/// when the type stands in a macro of its own.
+/// Where an error about a field's type points: at the type. Names resolve as in the rest of the generated
+/// code, also when the type stands in a macro of its own.
 fn place_of(ty: &syn::Type) -> Span {
     ty.span().resolved_at(Span::call_site())
 }
@@ -176,7 +176,8 @@ fn schema_fields(p: &TokenStream, parts: &[Part]) -> TokenStream {
     quote!(#p::vec![#(#fields),*])
 }
 
-/// Reads the stored `fields` in their order into slots by name, passes over dropped ones, and fills in new ones.
+/// Reads the stored `fields` in their order into slots by name, passes over dropped ones, and fills in new
+/// ones.
 fn evolved(p: &TokenStream, owner: &str, path: &TokenStream, parts: &[Part]) -> TokenStream {
     let slots: Vec<Ident> = (0..parts.len()).map(|n| format_ident!("slot_{n}")).collect();
     let types: Vec<_> = parts.iter().map(|part| &part.ty).collect();

@@ -30,6 +30,7 @@
 //! | `neighbours` | which other jobs have checkpoints in the same directory |
 //! | [`references`] | which files in `shared/` checkpoints name |
 //! | [`cleanup`] | deleting: idempotent, and refusing when unsure |
+//! | [`survey`] | what every file in a job's directory is for |
 //! | [`verify`] | does everything that a checkpoint names exist, whole? |
 //! | [`store`] | the low-level door that a disk or an object store implements |
 //! | [`local`], [`object`] | the two implementations |
@@ -56,6 +57,7 @@ pub mod retained;
 mod salvage;
 pub mod snapshot;
 pub mod store;
+pub mod survey;
 pub mod verify;
 
 pub use checkpoint::{CheckpointStorage, JobStorage};
@@ -71,4 +73,5 @@ pub use references::SharedReferences;
 pub use register::{Loaded, Register, Version};
 pub use retained::RetainedCheckpoint;
 pub use store::BlobStore;
+pub use survey::{FileUse, Survey, SurveyedFile};
 pub use verify::VerifyMode;

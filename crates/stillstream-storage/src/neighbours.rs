@@ -4,7 +4,7 @@ use stillstream_types::JobId;
 
 use crate::checkpoint::{CheckpointStorage, JobStorage};
 
-/// So many are named.
+/// At most this many are named.
 const NAMED: usize = 3;
 
 /// The other jobs of a checkpoint directory.

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use stillstream_storage::conformance::{sample_incremental_metadata, sample_metadata};
-use stillstream_storage::{CheckpointStorage, JobStorage, Lease, StorageOptions, VerifyMode};
+use stillstream_storage::{CheckpointStorage, FileUse, JobStorage, Lease, StorageOptions, VerifyMode};
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{CheckpointId, CheckpointMetadata, CompletedRef, Generation, JobId, StreamHandle};
 use tokio::runtime::{Builder, Runtime};
@@ -58,8 +58,20 @@ impl Place {
             .unwrap();
     }
 
+    /// Sweeps; what goes is what a survey called orphans before, where it could tell at all.
     fn sweep(&self) -> stillstream_storage::SweepReport {
-        self.job.sweep_orphans(self.lease.record(), self.lease.generation())
+        let survey = self.job.survey();
+        let report = self.job.sweep_orphans(self.lease.record(), self.lease.generation());
+        if let Ok(survey) = survey
+            && report.files.is_complete()
+            && !report.left.iter().any(|left| left.starts_with("everything"))
+        {
+            for file in survey.files {
+                let (is_orphan, is_there) = (file.used == FileUse::Orphan, self.path(&file.path).exists());
+                assert!(is_orphan != is_there, "{file:?}: {report:?}");
+            }
+        }
+        report
     }
 
     fn path(&self, path: &str) -> PathBuf {

@@ -44,7 +44,8 @@ impl CrashRule {
 impl FromStr for CrashRule {
     type Err = String;
 
-    /// `point`, `point:pass`, or `point:pass:abort` or `:fail`; abort at the first pass unless said otherwise.
+    /// `point`, `point:pass`, or `point:pass:abort` or `:fail`; abort at the first pass unless said
+    /// otherwise.
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = |reason| {
             format!("crash rule `{text}`: {reason}; expected `point:pass:abort` or `point:pass:fail`")
@@ -65,8 +66,8 @@ impl FromStr for CrashRule {
     }
 }
 
-/// Crash points that are armed as long as this value lives. They are armed for the whole process: tests that use them in
-/// one process must not run at the same time.
+/// Crash points that are armed as long as this value lives. They are armed for the whole process: tests that
+/// use them in one process must not run at the same time.
 ///
 /// ```
 /// use stillstream_testing::{CrashPoints, CrashRule};
@@ -101,8 +102,8 @@ impl CrashPoints {
         Self(rules)
     }
 
-    /// Arms the rules in `STILLSTREAM_CRASH`, separated by commas, as in `after-metadata:3:abort`. For the `main` of a test
-    /// process; `None` if the variable is not set.
+    /// Arms the rules in `STILLSTREAM_CRASH`, separated by commas, as in `after-metadata:3:abort`. For the
+    /// `main` of a test process; `None` if the variable is not set.
     ///
     /// # Errors
     /// With the rule that is malformed.

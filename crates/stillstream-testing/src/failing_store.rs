@@ -159,7 +159,8 @@ impl Plan {
     }
 }
 
-/// Runs `act` under the fault of `(op, key)`; `torn` stands for it when only part of the bytes is to be stored.
+/// Runs `act` under the fault of `(op, key)`; `torn` stands for it when only part of the bytes is to be
+/// stored.
 fn run<T>(
     plan: &Mutex<Plan>,
     inner: &dyn BlobStore,

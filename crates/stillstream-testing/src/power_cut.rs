@@ -39,11 +39,12 @@ struct State {
     files: HashMap<PathBuf, bool>,
 }
 
-/// A hook for [`LocalStore::with_hook`](stillstream_storage::LocalStore::with_hook) that counts the steps a store takes,
-/// lets everything fail from a chosen step on, as if the machine were off, and then takes back what a real disk may lose:
-/// names whose folder was not synced, and bytes of files that were not.
+/// A hook for [`LocalStore::with_hook`](stillstream_storage::LocalStore::with_hook) that counts the steps a
+/// store takes, lets everything fail from a chosen step on, as if the machine were off, and then takes back
+/// what a real disk may lose: names whose folder was not synced, and bytes of files that were not.
 ///
-/// It is strict: what may be lost is lost. The real disk is never asked to sync, so that thousands of steps take no time.
+/// It is strict: what may be lost is lost. The real disk is never asked to sync, so that thousands of steps
+/// take no time.
 #[derive(Debug, Default)]
 pub struct PowerCut(Mutex<State>);
 

@@ -1,4 +1,5 @@
-//! Checkpoint storage under faults: fenced writers, lost answers, lying listings, failing deletes, power cuts.
+//! Checkpoint storage under faults: fenced writers, lost answers, lying listings, failing deletes, power
+//! cuts.
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -14,7 +15,7 @@ use stillstream_storage::{
 };
 use stillstream_testing::{FailingStore, Fault, Gate, Op, PowerCut, Rule};
 use stillstream_types::streams::{SnapshotStore, SnapshotStream};
-use stillstream_types::{CheckpointId, Generation, JobId, StreamHandle, shared_file};
+use stillstream_types::{CheckpointId, Generation, JobId, StreamHandle, checkpoint_paths};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 fn runtime() -> Runtime {
@@ -42,8 +43,9 @@ fn job(store: &FailingStore, handle: &Handle) -> JobStorage {
         .job(JobId::from_name("job"))
 }
 
-/// Takes a checkpoint whose state is one file of its own, a new one that the next may name too, and that of the last one;
-/// retains one; deletes the older with what only that named. What it returned `Ok` for is announced.
+/// Takes a checkpoint whose state is one file of its own, a new one that the next may name too, and that of
+/// the last one; retains one; deletes the older with what only that named. What it returned `Ok` for is
+/// announced.
 fn complete(job: &JobStorage, lease: &mut Lease) -> Result<CheckpointId, StorageError> {
     let id = lease.record().last_checkpoint_id.next();
     lease.update(|record| record.last_checkpoint_id = id)?;
@@ -63,7 +65,7 @@ fn complete(job: &JobStorage, lease: &mut Lease) -> Result<CheckpointId, Storage
         let metadata = job.read_metadata(&last.path)?;
         names.extend(metadata.streams().filter(|stream| stream.is_shared()).cloned());
     }
-    let written_by = |stream: &StreamHandle| stream.path().and_then(shared_file::creator);
+    let written_by = |stream: &StreamHandle| stream.path().and_then(checkpoint_paths::creator);
     streams
         .extend(names.iter().filter(|s| written_by(s) == older.last().map(|last| last.id)).take(1).cloned());
     let mut metadata = sample_incremental_metadata(id.0, job.id(), &streams);

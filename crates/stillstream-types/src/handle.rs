@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::checkpoint_paths;
 use crate::key_group::KeyGroupRange;
 use crate::{CheckpointId, Generation, JobId, KeyGroup, OperatorId, SubtaskIndex};
 
@@ -45,7 +46,7 @@ impl StreamHandle {
 
     /// Whether it is a file that several checkpoints may name: its path begins with `shared/`.
     pub fn is_shared(&self) -> bool {
-        self.path().is_some_and(|path| path.starts_with("shared/"))
+        self.path().is_some_and(checkpoint_paths::is_shared)
     }
 
     /// The file's path, if it is a file.
@@ -287,6 +288,13 @@ pub struct CheckpointMetadata {
     pub triggered_at_ms: i64,
     /// All operators with state, in the plan's order.
     pub operators: Vec<OperatorState>,
+}
+
+impl OperatorState {
+    /// Bytes of state, of all subtasks.
+    pub fn bytes(&self) -> u64 {
+        sum(self.subtasks.values().map(OperatorSubtaskState::len))
+    }
 }
 
 impl CheckpointMetadata {

@@ -73,23 +73,23 @@ impl Sub for Timestamp {
     }
 }
 
-/// A duration of so many milliseconds.
+/// A duration of `n` milliseconds.
 pub const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
-/// A duration of so many seconds.
+/// A duration of `n` seconds.
 pub const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
-/// A duration of so many minutes.
+/// A duration of `n` minutes.
 pub const fn minutes(n: u64) -> Duration {
     Duration::from_secs(n * 60)
 }
-/// A duration of so many hours.
+/// A duration of `n` hours.
 pub const fn hours(n: u64) -> Duration {
     Duration::from_secs(n * 3600)
 }
-/// A duration of so many days of 24 hours.
+/// A duration of `n` days of 24 hours.
 pub const fn days(n: u64) -> Duration {
     Duration::from_secs(n * 86400)
 }

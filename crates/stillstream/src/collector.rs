@@ -68,7 +68,7 @@ impl<T> Collector<T> {
         self.full.push(std::mem::replace(&mut self.batch, next));
     }
 
-    /// Makes room for so many records.
+    /// Makes room for this many further records.
     pub(crate) fn reserve(&mut self, n: usize) {
         self.batch.values.reserve(n.min(BATCH));
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stillstream_checkpoint::{CheckpointConfig, CheckpointingMode, RestartStrategyConfig, Retention};
+use stillstream_jobmaster::{CheckpointConfig, CheckpointingMode, RestartStrategyConfig, Retention};
 use stillstream_runtime::connect::CommitPolicy;
 use stillstream_runtime::job::{JobSettings, StateBackend};
 use stillstream_state::{RocksDbOptions, StateError};

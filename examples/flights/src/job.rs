@@ -83,7 +83,8 @@ impl Aggregate for DayStats {
     }
 }
 
-/// Adds the weather to each airport and hour. The weather has no watermarks before its end, so every hour waits for it.
+/// Adds the weather to each airport and hour. The weather has no watermarks before its end, so every hour
+/// waits for it.
 struct WithWeather {
     hour: ValueState<AirportHour>,
     weather: ValueState<Weather>,
@@ -122,7 +123,8 @@ impl CoProcess for WithWeather {
     }
 }
 
-/// A row is late if its hour is over. The same test for both results, so that each row is in both or in neither.
+/// A row is late if its hour is over. The same test for both results, so that each row is in both or in
+/// neither.
 fn split_late(flights: &DataStream<Flight>) -> DataStream<Flight> {
     flights
         .process(|flight, ctx| {

@@ -1,7 +1,7 @@
 //! 336 776 departures from New York in 2013, joined with the hourly weather: killed in the middle, and exact.
 //!
-//! Without `--job` this program is the demonstration: it starts itself as the job, kills the job hard (`kill -9`) in the
-//! middle, starts it again, and shows what came out. With `--job` it is the job.
+//! Without `--job` this program is the demonstration: it starts itself as the job, kills the job hard
+//! (`kill -9`) in the middle, starts it again, and shows what came out. With `--job` it is the job.
 
 mod job;
 mod report;

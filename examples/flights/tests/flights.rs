@@ -1,4 +1,5 @@
-//! The main job against an independent computation: killed at any moment, with any parallelism and process count.
+//! The main job against an independent computation: killed at any moment, with any parallelism and process
+//! count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;

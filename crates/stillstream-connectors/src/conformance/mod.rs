@@ -1,5 +1,5 @@
-//! Suites that every source and every sink should pass: they drive the runtime's adapters by hand, stop at every point, and
-//! go on from the last checkpoint, also with another parallelism.
+//! Suites that every source and every sink should pass: they drive the runtime's adapters by hand, stop at
+//! every point, and go on from the last checkpoint, also with another parallelism.
 //!
 //! | function | what it shows |
 //! |---|---|

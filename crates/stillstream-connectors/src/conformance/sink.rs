@@ -30,11 +30,11 @@ pub trait SinkTarget {
 /// Records that are written before each checkpoint: also none at all, twice in a row, and at the end.
 const ROUNDS: [u64; 6] = [5, 0, 0, 9, 1, 0];
 
-/// A sink that takes so long for a commit has failed.
+/// A sink that takes this long for a commit has failed.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Waits until everything that was announced is committed. What a crash leaves undone is then known: commits run in a thread of
-/// their own, and without this the suite would not be the same twice.
+/// Waits until everything that was announced is committed. What a crash leaves undone is then known: commits
+/// run in a thread of their own, and without this the suite would not be the same twice.
 fn await_commits(subtask: &mut impl Operator) -> Result<()> {
     let clock = SystemClock::default();
     while subtask.commits_under_way()?.is_some() {
@@ -187,13 +187,13 @@ impl<T: SinkTarget> Job<'_, T> {
     }
 }
 
-/// Runs a small job on fresh targets, with a crash at every point in turn: between any two calls of any subtask. After the
-/// crash it goes on from its last completed checkpoint, with the same or another parallelism. Some of its checkpoints are
-/// empty, aborted, or completed without a notice.
+/// Runs a small job on fresh targets, with a crash at every point in turn: between any two calls of any
+/// subtask. After the crash it goes on from its last completed checkpoint, with the same or another
+/// parallelism. Some of its checkpoints are empty, aborted, or completed without a notice.
 ///
 /// # Panics
-/// If committed records are not each of those written, once; if something is seen before its checkpoint is complete; or if
-/// something is left over at the end.
+/// If committed records are not each of those written, once; if something is seen before its checkpoint is
+/// complete; or if something is left over at the end.
 pub fn sink<T: SinkTarget>(fresh: impl Fn() -> T) {
     fresh().sink().validate().expect("the sink is valid");
     let troubles =

@@ -11,7 +11,7 @@ use stillstream_runtime::{OpenContext, Output, Source, SourceStatus};
 use stillstream_state::MemorySnapshotStore;
 use stillstream_types::{CheckpointId, OperatorSubtaskState, Result};
 
-/// A source that says nothing for so long has failed.
+/// A source that says nothing for this long has failed.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// One subtask of a source, driven by hand.
@@ -157,9 +157,9 @@ fn snapshot<S: SplitSource>(drivers: &mut [SourceDriver<S>]) -> Vec<OperatorSubt
     drivers.iter_mut().map(|driver| driver.snapshot().expect("the source takes a snapshot")).collect()
 }
 
-/// Checks a bounded source that reads `expected` records, in any order: restarts after every poll, restarts with another
-/// parallelism while subtasks are at different points, restarts at the end, that splits stay with their subtask at an
-/// unchanged parallelism, and the size of its state over many restarts.
+/// Checks a bounded source that reads `expected` records, in any order: restarts after every poll, restarts
+/// with another parallelism while subtasks are at different points, restarts at the end, that splits stay
+/// with their subtask at an unchanged parallelism, and the size of its state over many restarts.
 ///
 /// # Panics
 /// If the source loses a record or reads one twice.

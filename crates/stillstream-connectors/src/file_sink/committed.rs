@@ -1,13 +1,15 @@
 //! Which commits were made, known without the files that they made.
 //!
-//! A commit renames a pre-committed part to its final name, and from then on the part belongs to its readers, who may take it
-//! away at once. After a crash the same commit is asked for again, and neither name is there. Whether the part was committed or
-//! lost is told by a *mark*: an empty file `<generation>-<subtask>-<checkpoint>` in a folder of its own, made durable *before*
-//! the rename. It says that everything which this subtask of this attempt prepared up to this checkpoint may have been renamed.
-//! So a part that is neither staged nor in place was committed if there is such a mark, and is lost if there is none.
+//! A commit renames a pre-committed part to its final name, and from then on the part belongs to its readers,
+//! who may take it away at once. After a crash the same commit is asked for again, and neither name is there.
+//! Whether the part was committed or lost is told by a *mark*: an empty file
+//! `<generation>-<subtask>-<checkpoint>` in a folder of its own, made durable *before* the rename. It says
+//! that everything which this subtask of this attempt prepared up to this checkpoint may have been renamed.
+//! So a part that is neither staged nor in place was committed if there is such a mark, and is lost if there
+//! is none.
 //!
-//! A writer has one mark, which is renamed as it goes on. Marks of attempts long gone are removed when a job starts, and all of
-//! them when it has finished.
+//! A writer has one mark, which is renamed as it goes on. Marks of attempts long gone are removed when a job
+//! starts, and all of them when it has finished.
 
 use std::fs;
 use std::io;
@@ -20,7 +22,8 @@ use super::staged_file::sync_folder;
 use super::writer::names;
 use crate::ConnectorError;
 
-/// Of so many attempts the marks stay: an old checkpoint that a person starts from was committed by one of them.
+/// The marks of this many attempts stay: an old checkpoint that a person starts from was committed by one of
+/// them.
 const KEEP_ATTEMPTS: usize = 64;
 
 /// What one writer has committed.

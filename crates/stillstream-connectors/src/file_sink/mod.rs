@@ -39,16 +39,17 @@ const MAX_EXTENSION: usize = 64;
 /// Writes part files into a folder, exactly-once:
 /// `<folder>/part-<sink>-<subtask>-<generation>-<number>.<extension>`.
 ///
-/// Parts are written in `<folder>/.staging-<sink>/`. At the barrier of checkpoint n a part is closed and made durable; when n
-/// is complete it is renamed into the folder. So whoever reads `part-*` sees only whole files of completed checkpoints, each
-/// record once. Without checkpointing the parts appear when the job ends.
+/// Parts are written in `<folder>/.staging-<sink>/`. At the barrier of checkpoint n a part is closed and made
+/// durable; when n is complete it is renamed into the folder. So whoever reads `part-*` sees only whole files
+/// of completed checkpoints, each record once. Without checkpointing the parts appear when the job ends.
 ///
-/// Parts that are there may be taken away at any time: what was committed is noted in `<folder>/.committed-<sink>/`, by the
-/// names of empty files. `<sink>` is made of the job's name and the sink's uid, so several sinks and several jobs may share a
-/// folder; no part ever takes the place of another file. Parts of earlier runs stay as they are.
+/// Parts that are there may be taken away at any time: what was committed is noted in
+/// `<folder>/.committed-<sink>/`, by the names of empty files. `<sink>` is made of the job's name and the
+/// sink's uid, so several sinks and several jobs may share a folder; no part ever takes the place of another
+/// file. Parts of earlier runs stay as they are.
 ///
-/// The folder must be the same file system on all machines of the job. Files are readable for the user that runs the job
-/// alone, unless `stillstream.files.access` says otherwise.
+/// The folder must be the same file system on all machines of the job. Files are readable for the user that
+/// runs the job alone, unless `stillstream.files.access` says otherwise.
 ///
 /// ```
 /// use stillstream_connectors::FileSink;
@@ -114,14 +115,15 @@ impl<T> FileSink<T> {
         Self { folder, extension: extension.to_owned(), roll_at: ROLL_AT, encode }
     }
 
-    /// Begins a new part when one has reached this many bytes (128 MiB if not said); parts also end at each checkpoint.
+    /// Begins a new part when one has reached this many bytes (128 MiB if not said); parts also end at each
+    /// checkpoint.
     pub fn roll_at(mut self, bytes: u64) -> Self {
         self.roll_at = bytes;
         self
     }
 
-    /// What follows the `.` in the names of parts (`csv` or `txt` if not said): letters, digits, `-`, `_`, and `.` between
-    /// them, as in `csv.part`.
+    /// What follows the `.` in the names of parts (`csv` or `txt` if not said): letters, digits, `-`, `_`,
+    /// and `.` between them, as in `csv.part`.
     pub fn extension(mut self, extension: impl Into<String>) -> Self {
         self.extension = extension.into();
         self
@@ -140,7 +142,8 @@ impl<T: Data> Sink<T> for FileSink<T> {
         Ok(Box::new(writer::FileCommitter::open(self, context)))
     }
 
-    /// Checks the extension, and that a file can be made in the folder, or in the nearest one above it that is there.
+    /// Checks the extension, and that a file can be made in the folder, or in the nearest one above it that
+    /// is there.
     fn validate(&self) -> Result<()> {
         ConnectorError::check_home(&self.folder).kind(ErrorKind::Configuration)?;
         check_extension(&self.extension)
@@ -148,7 +151,8 @@ impl<T: Data> Sink<T> for FileSink<T> {
             .kind(ErrorKind::Configuration)?;
         // the folder itself is made by the writers, which know who may read it
         let there = self.folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
-        // one name for all: what a killed process has left is taken over, and stops no start; another process may be faster
+        // one name for all: what a killed process has left is taken over, and stops no start; another process
+        // may be faster
         let probe = there.join(PROBE);
         let tried = FileAccess::Owner.options().write(true).create(true).truncate(false).open(&probe);
         let tried = tried.and_then(|_| match std::fs::remove_file(&probe) {

@@ -22,7 +22,8 @@ pub(crate) enum Staged {
     PreCommitted(Part, u64),
 }
 
-/// Tells the files of one sink of one job from those of all others that write to the same folder: 16 hexadecimal digits.
+/// Tells the files of one sink of one job from those of all others that write to the same folder: 16
+/// hexadecimal digits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SinkTag(String);
 
@@ -95,11 +96,12 @@ impl Staged {
         }
     }
 
-    /// Whether the file was left behind by an attempt that can't need it any more, seen by a writer that has just
-    /// recovered from checkpoint `restored` (0: from none) and has not written yet.
+    /// Whether the file was left behind by an attempt that can't need it any more, seen by a writer that has
+    /// just recovered from checkpoint `restored` (0: from none) and has not written yet.
     ///
-    /// What was pre-committed for `restored` or before may still be committed by another subtask. What was pre-committed for
-    /// a later checkpoint never will be: ids do not go back, and the job went back to before it.
+    /// What was pre-committed for `restored` or before may still be committed by another subtask. What was
+    /// pre-committed for a later checkpoint never will be: ids do not go back, and the job went back to
+    /// before it.
     pub fn is_left_over(self, generation: u64, subtask: u32, restored: u64) -> bool {
         let part = self.part();
         let earlier = part.generation < generation;

@@ -84,7 +84,8 @@ impl StagedFile {
         result.map_err(ConnectorError::write(&self.path))
     }
 
-    /// Makes the content durable and gives the file its pre-committed name. Can be called again after an error.
+    /// Makes the content durable and gives the file its pre-committed name. Can be called again after an
+    /// error.
     pub fn pre_commit(&mut self, target: &Path) -> Result<(), ConnectorError> {
         if self.path == target {
             return Ok(());
@@ -92,7 +93,8 @@ impl StagedFile {
         self.flush()?;
         self.file.sync_all().map_err(ConnectorError::write(&self.path))?;
         match fs::rename(&self.path, target) {
-            // an earlier try was reported as failed although it took effect: nobody else gives a file this name
+            // an earlier try was reported as failed although it took effect: nobody else gives a file this
+            // name
             Err(error) if error.kind() == io::ErrorKind::NotFound && target.is_file() => {}
             renamed => renamed.map_err(ConnectorError::write(&self.path))?,
         }

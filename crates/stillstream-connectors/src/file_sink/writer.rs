@@ -260,7 +260,8 @@ impl<T: Data> SinkWriter<T, FileCommittable> for FileWriter<T> {
         });
         let committable = FileCommittable { files: files.collect() };
         let staging = self.staging();
-        // flush, fsync and rename are the asynchronous part: a full disk declines the checkpoint and not the job
+        // flush, fsync and rename are the asynchronous part: a full disk declines the checkpoint and not the
+        // job
         let make_durable = move || {
             for part in &mut parts {
                 let target = staging.join(part.part.pre_committed(checkpoint.0));

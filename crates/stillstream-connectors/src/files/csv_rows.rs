@@ -66,7 +66,8 @@ pub(crate) struct CsvRows {
 
 /// A parser of what the feed hands out from now on, and the byte of the file at which it begins.
 fn reader(dialect: &Dialect, feed: &Rc<RefCell<RowFeed>>) -> (CsvReader, i64) {
-    // the number of fields is checked here and not by the crate, which would take the first row after a restart as the measure
+    // the number of fields is checked here and not by the crate, which would take the first row after a
+    // restart as the measure
     let mut builder = ReaderBuilder::new();
     builder.has_headers(false).flexible(true).delimiter(dialect.delimiter);
     let base = feed.borrow().base();

@@ -18,16 +18,16 @@ use super::split::{FileSplit, OnMalformed};
 use crate::ConnectorError;
 use crate::pace::Rate;
 
-/// Reads CSV files; each row becomes a `T` by `serde`: by column name where there is a header, else by position. Files ending
-/// in `.gz`, or that begin like gzip, are decompressed.
+/// Reads CSV files; each row becomes a `T` by `serde`: by column name where there is a header, else by
+/// position. Files ending in `.gz`, or that begin like gzip, are decompressed.
 ///
 /// A quote that is never closed takes no other rows with it: a row that is still inside quotes after
-/// [`max_row_bytes`](Self::max_row_bytes) or at the end of the file is malformed, and what follows its first line is read as
-/// rows of their own.
+/// [`max_row_bytes`](Self::max_row_bytes) or at the end of the file is malformed, and what follows its first
+/// line is read as rows of their own.
 ///
-/// Positions are byte offsets of rows, so a restart goes on with exactly the next row (a compressed file is decompressed up
-/// to there). A file is one split, as a quoted field may hold line ends. The files are listed when the job starts for the
-/// first time; a restored job reads the files of its checkpoint.
+/// Positions are byte offsets of rows, so a restart goes on with exactly the next row (a compressed file is
+/// decompressed up to there). A file is one split, as a quoted field may hold line ends. The files are listed
+/// when the job starts for the first time; a restored job reads the files of its checkpoint.
 ///
 /// ```
 /// use stillstream_connectors::{CsvSource, OnMalformed};
@@ -37,7 +37,9 @@ use crate::pace::Rate;
 ///     carrier: String,
 ///     dep_delay: Option<i32>, // an empty field is `None`
 /// }
-/// let flights = CsvSource::<Flight>::new("flights.csv.gz").null("NA").on_malformed(OnMalformed::SkipAndCount);
+/// let flights = CsvSource::<Flight>::new("flights.csv.gz")
+///     .null("NA")
+///     .on_malformed(OnMalformed::SkipAndCount);
 /// # fn check(_: impl stillstream_runtime::connect::SplitSource<Item = Flight>) {}
 /// # check(flights);
 /// ```
@@ -73,8 +75,8 @@ impl<T> CsvSource<T> {
         }
     }
 
-    /// Whether each file begins with a header, which names the columns (`true` if not said). Without one, `T`'s fields are
-    /// the columns in their order.
+    /// Whether each file begins with a header, which names the columns (`true` if not said). Without one,
+    /// `T`'s fields are the columns in their order.
     pub fn has_header(mut self, has_header: bool) -> Self {
         self.dialect.has_header = has_header;
         self
@@ -86,7 +88,7 @@ impl<T> CsvSource<T> {
         self
     }
 
-    /// A row has at most so many bytes, quoted line ends included (1 MiB if not said).
+    /// A row has at most this many bytes, quoted line ends included. Default: 1 MiB.
     pub fn max_row_bytes(mut self, bytes: u64) -> Self {
         self.dialect.longest_row = bytes;
         self
@@ -104,14 +106,14 @@ impl<T> CsvSource<T> {
         self
     }
 
-    /// Emits so many rows per second over all subtasks.
+    /// Emits `rate` rows per second over all subtasks together.
     pub fn records_per_second(mut self, rate: f64) -> Self {
         self.rate = Rate::RecordsPerSecond(rate);
         self
     }
 
-    /// Reads at the speed at which each subtask's files take about this long together: a recorded day can be replayed in a
-    /// minute.
+    /// Reads at the speed at which each subtask's files take about this long together: a recorded day can be
+    /// replayed in a minute.
     pub fn spread_over(mut self, duration: Duration) -> Self {
         self.rate = Rate::SpreadOver(duration);
         self

@@ -40,7 +40,8 @@ impl Read for Input {
     }
 }
 
-/// Opens the split's file at byte `at`. A compressed file is decompressed up to there: there is no way to jump.
+/// Opens the split's file at byte `at`. A compressed file is decompressed up to there: there is no way to
+/// jump.
 ///
 /// With `fine` small pieces are read, so that [`Input::raw`] follows closely what was decompressed.
 pub(crate) fn open(split: &FileSplit, at: u64, fine: bool) -> Result<Input, ConnectorError> {

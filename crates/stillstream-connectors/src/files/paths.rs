@@ -8,9 +8,10 @@ use stillstream_types::paths::absolute;
 
 use crate::ConnectorError;
 
-/// What file sources take: a path, or several. A folder stands for the files in it, sorted by name, without those whose
-/// names begin with `.` or `_`. No path at all is an error, and so is a folder without files: a job that reads nothing is more
-/// likely a mistake than meant. Named pipes and devices are refused, for their bytes cannot be read again after a failure.
+/// What file sources take: a path, or several. A folder stands for the files in it, sorted by name, without
+/// those whose names begin with `.` or `_`. No path at all is an error, and so is a folder without files: a
+/// job that reads nothing is more likely a mistake than meant. Named pipes and devices are refused, for their
+/// bytes cannot be read again after a failure.
 pub trait IntoPaths {
     /// The paths.
     fn into_paths(self) -> Vec<PathBuf>;
@@ -86,8 +87,8 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, ConnectorError> {
     Ok(files)
 }
 
-/// Opens a file whose bytes can be read again. To open anything else can wait for ever: a named pipe does until somebody
-/// writes.
+/// Opens a file whose bytes can be read again. To open anything else can wait for ever: a named pipe does
+/// until somebody writes.
 pub(crate) fn open_file(path: &Path) -> Result<File, ConnectorError> {
     let kind = fs::metadata(path).map_err(ConnectorError::read(path))?.file_type();
     if !kind.is_file() {

@@ -17,13 +17,14 @@ pub(crate) enum Trouble {
     LineTooLong,
 }
 
-/// The parser asks for more bytes whenever a row is not at its end. As it gets one line at a time, whoever hands them out knows
-/// which lines belong to the row: a parser that asks again after a whole line is inside quotes. If the file ends there, or the
-/// row gets longer than a row may be, only its first line is given up: [`give_up`](Self::give_up) takes the others back, and
-/// they are read as rows of their own.
+/// The parser asks for more bytes whenever a row is not at its end. As it gets one line at a time, whoever
+/// hands them out knows which lines belong to the row: a parser that asks again after a whole line is inside
+/// quotes. If the file ends there, or the row gets longer than a row may be, only its first line is given up:
+/// [`give_up`](Self::give_up) takes the others back, and they are read as rows of their own.
 pub(crate) struct RowFeed {
     input: Input,
-    /// Lines that were taken back, to be handed out before those of the input; and how many bytes of them were.
+    /// Lines that were taken back, to be handed out before those of the input; and how many bytes of them
+    /// were.
     taken_back: (Vec<u8>, usize),
     /// The line that is being handed out, and how many bytes of it were.
     line: (Vec<u8>, usize),
@@ -82,8 +83,9 @@ impl RowFeed {
         feed
     }
 
-    /// A new parser begins here. The first thing that it gets is an empty line, unless it begins with the file: it takes a byte
-    /// order mark off the beginning of what it reads, and inside a file such a mark is text.
+    /// A new parser begins here. The first thing that it gets is an empty line, unless it begins with the
+    /// file: it takes a byte order mark off the beginning of what it reads, and inside a file such a mark is
+    /// text.
     fn begin(&mut self) {
         self.line.0.clear();
         if self.at > 0 {
@@ -119,7 +121,8 @@ impl RowFeed {
         }
     }
 
-    /// The place after what the parser has read, when it is at byte `at`. The line end after a row is the row's.
+    /// The place after what the parser has read, when it is at byte `at`. The line end after a row is the
+    /// row's.
     pub fn place(&self, at: i64) -> Place {
         let rest = self.rest(at);
         match is_blank(rest) {
@@ -136,7 +139,8 @@ impl RowFeed {
         (self.row_at, self.row_line)
     }
 
-    /// Gives the present row up, if it does not end, and goes on after its first line. A new parser has to be made then.
+    /// Gives the present row up, if it does not end, and goes on after its first line. A new parser has to be
+    /// made then.
     ///
     /// # Errors
     /// Those of the file.

@@ -22,7 +22,7 @@ pub(crate) trait Rows<T> {
 pub(crate) type OpenRows<T> =
     Arc<dyn Fn(&mut FileSplit, bool) -> Result<Box<dyn Rows<T>>, ConnectorError> + Send + Sync>;
 
-/// A chunk is sent when it has so many records or has read so many bytes.
+/// A chunk is sent when it has this many records or has read this many bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChunkSize {
     pub records: usize,

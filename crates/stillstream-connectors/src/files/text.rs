@@ -20,11 +20,12 @@ use crate::pace::Rate;
 /// A plain file of more than this many bytes is cut into several splits.
 const SPLIT_SIZE: u64 = 64 << 20;
 
-/// Reads lines of text files, without their line ends (`\n` or `\r\n`). Files ending in `.gz`, or that begin like gzip, are
-/// decompressed. Positions are byte offsets, so a restart goes on with exactly the next line.
+/// Reads lines of text files, without their line ends (`\n` or `\r\n`). Files ending in `.gz`, or that begin
+/// like gzip, are decompressed. Positions are byte offsets, so a restart goes on with exactly the next line.
 ///
-/// A large plain file is cut into several splits that different subtasks read; a line belongs to the split in which it
-/// starts. The files are listed when the job starts for the first time; a restored job reads the files of its checkpoint.
+/// A large plain file is cut into several splits that different subtasks read; a line belongs to the split in
+/// which it starts. The files are listed when the job starts for the first time; a restored job reads the
+/// files of its checkpoint.
 ///
 /// ```
 /// use stillstream_connectors::TextSource;
@@ -57,7 +58,7 @@ impl TextSource {
         }
     }
 
-    /// Cuts plain files into splits of so many bytes (64 MiB if not said).
+    /// Cuts plain files into splits of this many bytes. Default: 64 MiB.
     pub fn split_size(mut self, bytes: u64) -> Self {
         self.split_size = bytes;
         self
@@ -69,7 +70,7 @@ impl TextSource {
         self
     }
 
-    /// Emits so many lines per second over all subtasks.
+    /// Emits `rate` lines per second over all subtasks together.
     pub fn records_per_second(mut self, rate: f64) -> Self {
         self.rate = Rate::RecordsPerSecond(rate);
         self

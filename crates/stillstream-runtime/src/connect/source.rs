@@ -102,6 +102,14 @@ pub trait SplitReader<T, S>: 'static {
         None
     }
 
+    /// Leaves these splits out from now on, and reads all others: in watermark alignment they are further ahead than their group
+    /// allows. Called again whenever the list changes; an empty one lets all of them go on. A reader that tells of its splits
+    /// and does not do this waits only as a whole, once its slowest split is ahead.
+    fn pause(&mut self, splits: &[usize]) -> Result<()> {
+        let _ = splits;
+        Ok(())
+    }
+
     /// Records for the source's side output 0 that came with the last [`poll`](Self::poll), such as malformed rows.
     fn side_output(&mut self) -> Option<AnyBatch> {
         None

@@ -93,6 +93,11 @@ impl<S: SplitSource> Source for SourceOperator<S> {
         Ok(status)
     }
 
+    fn pause(&mut self, splits: &[u32]) -> Result<()> {
+        let splits: Vec<usize> = splits.iter().map(|split| *split as usize).collect();
+        self.reader.as_mut().ok_or_else(not_open)?.pause(&splits)
+    }
+
     fn place(&self) -> Option<String> {
         self.reader.as_ref()?.place()
     }

@@ -12,6 +12,14 @@ use crate::operator::SourceStatus;
 /// Most records that a source is asked for at once.
 const POLL: usize = 1024;
 
+/// Whether a source may be polled now.
+enum Room {
+    /// For at most so many records.
+    For(usize),
+    /// Why not; [`Pause::Quiet`]: it waits for others of its group.
+    None(Pause),
+}
+
 /// A subtask of a source.
 pub(crate) struct SourceTask {
     pub subtask: Subtask,
@@ -25,11 +33,11 @@ impl SourceTask {
         let mut turn = Turn::begin(self.subtask.attempt.turn, &*clock);
         let mut pause = self.subtask.run_chain(&mut turn, sessions)?;
         self.barriers(triggers, pause, sessions)?;
-        let mut wake_at = None;
+        let (mut wake_at, mut looks_again) = (None, false);
         while pause == Pause::Quiet && self.subtask.stage == Stage::Running {
-            let room = match self.room(&turn) {
-                Ok(room) => room,
-                Err(why) => {
+            let room = match self.room(&turn, &mut looks_again)? {
+                Room::For(records) => records,
+                Room::None(why) => {
                     pause = why;
                     break;
                 }
@@ -77,23 +85,27 @@ impl SourceTask {
         Ok(())
     }
 
-    /// How many records the source may emit now, or why it has to wait.
-    fn room(&mut self, turn: &Turn<'_>) -> Result<usize, Pause> {
+    /// How many records the source may emit now. `looks_again`: in this activation it was arranged already
+    /// that the source looks again how far the others of its group are.
+    fn room(&mut self, turn: &Turn<'_>, looks_again: &mut bool) -> Result<Room> {
         let Subtask { attempt, chain, outputs, activator, .. } = &mut self.subtask;
         if !attempt.flow.credits.borrow().open(chain.head_reach()) {
-            return Err(Pause::Gated);
+            return Ok(Room::None(Pause::Gated));
         }
         if turn.is_over() {
-            return Err(Pause::TurnOver);
+            return Ok(Room::None(Pause::TurnOver));
         }
         let groups = &attempt.flow.watermark_groups;
-        if let Some(wait) = groups.look_again()
-            && chain.is_ahead()
-        {
-            groups.wait(activator);
-            activator.activate_after(wait);
-            // it has arranged to be called again
-            return Err(Pause::Quiet);
+        if let Some(wait) = groups.look_again() {
+            let is_ahead = chain.is_ahead();
+            if (chain.pause_splits()? || is_ahead) && !*looks_again {
+                *looks_again = true;
+                groups.wait(activator);
+                activator.activate_after(wait);
+            }
+            if is_ahead {
+                return Ok(Room::None(Pause::Quiet));
+            }
         }
         let mut credits = attempt.flow.credits.borrow_mut();
         for (edge, batch) in outputs.waiting() {
@@ -103,9 +115,9 @@ impl SourceTask {
         }
         if credits.is_much(chain.records_in, outputs.edges()) {
             // large records: they are counted when they are sent
-            return Err(Pause::TurnOver);
+            return Ok(Room::None(Pause::TurnOver));
         }
-        Ok(credits.room(outputs.edges()))
+        Ok(Room::For(credits.room(outputs.edges())))
     }
 
     fn poll(&mut self, room: usize, turn: &mut Turn<'_>, sessions: Sessions<'_, '_>) -> Result<SourceStatus> {

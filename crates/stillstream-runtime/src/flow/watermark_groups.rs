@@ -109,11 +109,17 @@ impl GroupMember {
     /// Whether it should wait for the others.
     pub fn is_ahead(&self) -> bool {
         let inner = self.groups.0.borrow();
-        let Some(member) = inner.members.get(self.index) else { return false };
-        match (member.watermark, inner.slowest(member.group)) {
-            (Some(own), Some(slowest)) => own.saturating_sub(slowest) > member.max_drift_ms,
-            _ => false,
-        }
+        let own = inner.members.get(self.index).and_then(|member| member.watermark);
+        drop(inner);
+        own.zip(self.limit()).is_some_and(|(own, limit)| own > limit)
+    }
+
+    /// The watermark beyond which a subtask, or a split of one, waits for the others; `None` while the group
+    /// has no watermark.
+    pub fn limit(&self) -> Option<i64> {
+        let inner = self.groups.0.borrow();
+        let member = inner.members.get(self.index)?;
+        Some(inner.slowest(member.group)?.saturating_add(member.max_drift_ms))
     }
 }
 

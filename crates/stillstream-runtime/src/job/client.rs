@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use stillstream_checkpoint::{CheckpointReport, CheckpointStatistics, JobStatus};
+use stillstream_jobmaster::{CheckpointReport, CheckpointStatistics, JobStatus};
 use stillstream_types::{CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, Timestamp};
 
 use super::event_times::{EventTimes, TaskEventTime};

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `settings` | [`JobSettings`], [`StateBackend`] |
 //! | `client` | [`JobClient`], [`JobResult`] |
-//! | `manager` | the JobManager: a shell around the engines of `stillstream-checkpoint` |
+//! | `manager` | the JobManager: a shell around the engines of `stillstream-jobmaster` |
 //! | `fleet` | worker threads, and what an attempt needs of any fleet |
 //! | `home` | where checkpoints and the register live |
 //! | `stores` | where a subtask writes its snapshot |
@@ -34,11 +34,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use stillstream_checkpoint::{
+use stillstream_jobmaster::{
     CheckpointCoordinator, CheckpointingMode, CoordinatorSetup, JobStatus, StartDecision, decide_start,
 };
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
-use stillstream_types::{Error, ErrorKind, JobEnd, JobId, JobOutcome, RegisterRecord, Result, Timestamp};
+use stillstream_types::{
+    Error, ErrorKind, JobEnd, JobId, JobOutcome, RegisterRecord, Result, Timestamp, checkpoint_paths,
+};
 
 pub use client::{CheckpointTotals, JobClient, JobMetrics, JobResult};
 pub(crate) use event_times::EventTimes;
@@ -255,7 +257,7 @@ fn sweep_finished(storage: &JobStorage, name: &str) {
     let left = |record: &RegisterRecord| {
         let kept = |path: &String| record.retained.iter().any(|kept| kept.path == *path);
         let directories = storage.list_directories().unwrap_or_default();
-        let is_checkpoint = |path: &String| stillstream_checkpoint::cleaner::checkpoint_of(path).is_some();
+        let is_checkpoint = |path: &String| checkpoint_paths::checkpoint_of(path).is_some();
         directories.iter().any(|path| is_checkpoint(path) && !kept(path))
             || storage.list_shared().is_ok_and(|files| !files.is_empty())
     };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillstream_checkpoint::{CheckpointConfig, RestartStrategyConfig};
+use stillstream_jobmaster::{CheckpointConfig, RestartStrategyConfig};
 use stillstream_state::RocksDbOptions;
 pub use stillstream_types::config::ProgressMode;
 use stillstream_types::file_access::FileAccess;

@@ -166,6 +166,12 @@ pub trait Operator: 'static {
         false
     }
 
+    /// The splits of that source, of several, that alone are too far ahead: the source is asked to leave them
+    /// out for now.
+    fn splits_ahead(&mut self, splits: &mut Vec<u32>) {
+        let _ = splits;
+    }
+
     /// The input has ended. Called before [`watermark`](Self::watermark) with the end of event time, again
     /// and again until it returns `None`, so that an operator can see to timers of processing time that are
     /// still set. It says when it wants to be called again: a moment that has passed means at once. Such
@@ -257,6 +263,12 @@ pub trait Source: 'static {
 
     /// Emits up to about `max_records` records, without blocking.
     fn poll(&mut self, max_records: usize, out: &mut Output) -> Result<SourceStatus>;
+
+    /// Leaves these splits out until it is called again with others: they are too far ahead in event time.
+    fn pause(&mut self, splits: &[u32]) -> Result<()> {
+        let _ = splits;
+        Ok(())
+    }
 
     /// How far the input was read, for messages.
     fn place(&self) -> Option<String> {

@@ -20,9 +20,9 @@ use stillstream_types::{
 /// How the job misbehaves, and what it counted.
 #[derive(Clone, Default)]
 pub struct Behaviour {
-    /// So many records in all.
+    /// How many records there are in all.
     pub records: u64,
-    /// Every so many snapshots one fails when it has written its files; 0: never.
+    /// One snapshot of this many fails when it has written its files; 0: none does.
     pub declines: u64,
     /// Fails once at this record; 0: never.
     pub fails_at: Arc<AtomicU64>,
@@ -32,7 +32,7 @@ pub struct Behaviour {
     pub counted: Arc<AtomicU64>,
 }
 
-/// So many numbers for each checkpoint: how many checkpoints a run has does not depend on the machine.
+/// How many numbers are emitted for each checkpoint: so the number of checkpoints does not depend on the machine.
 const STEP: u64 = 200;
 
 /// Emits 10 numbers a millisecond, and no more than [`STEP`] before the next checkpoint is completed.

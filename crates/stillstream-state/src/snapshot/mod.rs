@@ -4,6 +4,7 @@ mod buffers;
 mod chain;
 mod chain_read;
 mod delta;
+mod entries;
 mod header;
 mod in_order;
 mod inspect;
@@ -13,6 +14,7 @@ mod sifted;
 mod units;
 mod write;
 
+pub use entries::{SnapshotEntry, for_each_entry};
 pub use inspect::{KeyedStateContents, StateContents, inspect};
 pub use read::RestoredKeyedState;
 pub use write::FrozenKeyedState;

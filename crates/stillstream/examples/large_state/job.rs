@@ -24,7 +24,7 @@ pub struct Size {
 /// A process that is not killed should be done long before.
 const LONGEST: Duration = Duration::from_secs(1_800);
 
-/// Each key comes so many times.
+/// How often each key comes.
 const ROUNDS: u64 = 2;
 
 fn mixed(index: u64) -> u64 {

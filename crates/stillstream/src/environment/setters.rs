@@ -50,7 +50,7 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// So many failed checkpoints in a row do not fail the job. Default: 0.
+    /// How many checkpoints may fail one after another before the job fails. Default: 0.
     ///
     /// Key `execution.checkpointing.tolerable-failed-checkpoints`.
     pub fn set_tolerable_checkpoint_failures(&mut self, failures: u32) -> &mut Self {

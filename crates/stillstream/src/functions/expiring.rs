@@ -24,7 +24,7 @@ impl<K> fmt::Debug for ExpiringStates<'_, K> {
 }
 
 impl<K: Key> KeyedStates<K> {
-    /// Makes states with a time to live: what nobody has touched for so long, by processing time, is gone.
+    /// Makes states with a time to live: what nobody has touched for that long, by processing time, is gone.
     ///
     /// An expired value is never read, unless [its visibility](StateTtlConfig::visibility) is set so. Its memory comes back a
     /// little later: [`StateTtlConfig`] says who cleans up when. How many entries of each state have gone is counted in

@@ -88,7 +88,7 @@ fn plan_of<R: Data>(stream: &DataStream<R>, inputs: usize) -> Result<Planned, St
 }
 
 impl<R: Data> Driven<R> {
-    /// The operator that a stream comes from, which reads so many inputs.
+    /// The operator that a stream comes from, which reads `inputs` streams.
     pub fn of(stream: &DataStream<R>, inputs: usize) -> Self {
         Self {
             planned: plan_of(stream, inputs),

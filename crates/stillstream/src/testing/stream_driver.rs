@@ -63,7 +63,7 @@ impl<T, R> fmt::Debug for StreamDriver<T, R> {
 /// The methods that every driver has.
 macro_rules! driver_methods {
     () => {
-        /// Runs so many subtasks, over which records are dealt out as the operator asks for. Before the first record.
+        /// Runs this many subtasks, over which records are dealt out as the operator asks for. Before the first record.
         pub fn parallelism(mut self, parallelism: u32) -> Self {
             self.driven.set_parallelism(parallelism);
             self

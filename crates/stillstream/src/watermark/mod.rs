@@ -34,7 +34,7 @@ type MakeGenerator<T> = Arc<dyn Fn() -> Box<dyn WatermarkGenerator<T>> + Send + 
 enum Source<T> {
     /// There are none before the end of the input.
     Nowhere,
-    /// From the largest event time, so many milliseconds behind it.
+    /// From the largest event time, this many milliseconds behind it.
     Largest(i64),
     /// From a generator.
     Generator(MakeGenerator<T>),

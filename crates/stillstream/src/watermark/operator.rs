@@ -209,13 +209,28 @@ impl<T: Data> AssignWatermarks<T> {
         }
     }
 
+    /// The watermark beyond which a split waits for the group.
+    fn limit(&self) -> Option<i64> {
+        self.open.as_ref()?.group.as_ref().filter(|_| self.told)?.limit()
+    }
+
+    fn is_split_ahead(&self, at: usize, limit: Option<i64>) -> bool {
+        let (said, split) = (self.combined.channel(at), &self.splits[at]);
+        let largest = match self.strategy.source {
+            Source::Largest(delay) => split.max.saturating_sub(delay).saturating_sub(1),
+            Source::Generator(_) | Source::Nowhere => i64::MIN,
+        };
+        !said.is_end() && limit.is_some_and(|limit| said.watermark.max(largest) > limit)
+    }
+
     /// Splits without records for long become idle; returns when the next one would.
     fn let_sleep(&mut self, now_ms: i64, after: i64, out: &mut Output) -> i64 {
-        let ahead = self.is_ahead();
+        let (ahead, limit) = (self.is_ahead(), self.limit());
         let mut next = i64::MAX;
         for at in 0..self.splits.len() {
+            let waits = ahead || self.is_split_ahead(at, limit);
             let split = &mut self.splits[at];
-            if ahead {
+            if waits {
                 // it is not asked for records: that says nothing about whether there are any
                 split.last_record_ms = now_ms;
             }
@@ -345,6 +360,12 @@ impl<T: Data> Operator for AssignWatermarks<T> {
 
     fn is_ahead(&mut self) -> bool {
         self.open.as_ref().and_then(|open| open.group.as_ref()).is_some_and(GroupMember::is_ahead)
+    }
+
+    fn splits_ahead(&mut self, splits: &mut Vec<u32>) {
+        let limit = self.limit();
+        let ahead = (0..self.splits.len()).filter(|at| self.is_split_ahead(*at, limit));
+        splits.extend(ahead.map(|at| at as u32));
     }
 
     fn processing_time(&mut self, now_ms: i64, out: &mut Output) -> Result<Option<i64>> {

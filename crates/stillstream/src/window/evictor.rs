@@ -115,7 +115,7 @@ macro_rules! at_one_call {
     };
 }
 
-/// Keeps the last so many records.
+/// Keeps a given number of records: the last ones.
 ///
 /// ```
 /// use stillstream::prelude::*;

@@ -11,7 +11,7 @@
 //! | of one size, overlapping | [`Sliding`] |
 //! | bursts of records, with a gap that is fixed or depends on the record | [`Session`] |
 //! | one that never ends, for a trigger | [`GlobalWindows`] |
-//! | of so many records | [`KeyedStream::count_window`], [`KeyedStream::count_window_sliding`] |
+//! | of a number of records | [`KeyedStream::count_window`], [`KeyedStream::count_window_sliding`] |
 //! | over all keys together | [`DataStream::window_all`] |
 //!
 //! Each of the first three is of event time, or of processing time by its method `processing_time`. What is done with a window
@@ -216,7 +216,7 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         EvictingWindowedStream::new(self, Arc::new(evictor))
     }
 
-    /// Keeps each window for so long (in event time) after it has fired. A record that comes for it within that time makes
+    /// Keeps each window for this long (in event time) after it has fired. A record that comes for it within that time makes
     /// it fire again for the record's key, with the record included: readers must let a later result replace an earlier
     /// one. Without it a window is forgotten when it has fired. Windows of processing time and global ones know no late record,
     /// so it changes nothing for them.

@@ -9,7 +9,7 @@ use crate::data_stream::DataStream;
 use crate::keyed_stream::KeyedStream;
 
 impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
-    /// Windows of so many records of each key, one after another. A window that is not full when the input ends does not fire.
+    /// Windows of `size` records of each key, one after another. A window that is not full when the input ends does not fire.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -78,7 +78,7 @@ impl<T: Data> DataStream<T> {
         self.key_by(all).window(assigner).all_in_one()
     }
 
-    /// Windows of so many records, whatever they are, one after another; see [`window_all`](Self::window_all).
+    /// Windows of `size` records, whatever they are, one after another; see [`window_all`](Self::window_all).
     ///
     /// ```
     /// use stillstream::prelude::*;

@@ -65,7 +65,7 @@ impl SplitReader<Row, u64> for Reader {
 /// Rows by key and window; late ones by key, with a window of -1.
 pub type Counts = BTreeMap<(u64, i64), u64>;
 
-/// What comes of so many rows, one after the other.
+/// What comes out when this many rows are read one after the other.
 pub fn offline(count: u64) -> Counts {
     let (mut counts, mut watermark) = (Counts::new(), i64::MIN);
     for (key, at, mark) in (0..count).map(row) {

@@ -263,5 +263,5 @@ fn a_silent_split_holds_no_window_back() {
 
 #[test]
 fn a_silent_input_holds_no_window_back() {
-    all(&[Case::SilentInput(Waiting::Woken)], &[1, 2, 3]);
+    all(&[Case::SilentInput(Waiting::Woken), Case::SilentInput(Waiting::Polled)], &[1, 2, 3]);
 }

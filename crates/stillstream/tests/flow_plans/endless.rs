@@ -16,7 +16,7 @@ pub enum Waiting {
     Polled,
 }
 
-/// Opens when so many rows have been seen.
+/// Opens when this many rows have been seen.
 #[derive(Default)]
 pub struct Gate {
     seen: AtomicU64,

@@ -117,7 +117,7 @@ pub fn build(env: &StreamExecutionEnvironment, folder: &Path, failures: &Failure
     build_paced(env, folder, failures, STEP);
 }
 
-/// The same, with so many records for each checkpoint, at most [`STEP`].
+/// The same, with this many records for each checkpoint, at most [`STEP`].
 pub fn build_paced(env: &StreamExecutionEnvironment, folder: &Path, failures: &Failures, step: u64) {
     let failures = failures.clone();
     // subtasks are at most a few steps apart

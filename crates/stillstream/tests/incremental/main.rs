@@ -49,7 +49,7 @@ fn has_changes(place: &Place) -> bool {
     checkpoints.into_iter().flat_map(|number| place.chains(number)).any(|chain| chain.files.len() > 1)
 }
 
-/// Runs the job until so many checkpoints are completed, then cancels it; its checkpoints are retained.
+/// Runs the job until `checkpoints` checkpoints are completed, then cancels it; its checkpoints are retained.
 fn cancelled(mut env: StreamExecutionEnvironment, name: &str, folder: &Path, checkpoints: u64) {
     env.set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation);
     build(&env, folder, &Failures::default());

@@ -5,7 +5,7 @@ use stillstream::prelude::*;
 use stillstream::{Batch, SourceStatus};
 use stillstream_types::CheckpointId;
 
-/// Emits what `inner` has, but after the first records only so many more for each completed checkpoint.
+/// Emits what `inner` has, but after the first records only a fixed number more for each completed checkpoint.
 pub struct Paced<S> {
     inner: S,
     first: u64,
@@ -41,7 +41,7 @@ impl<S: SplitSource> SplitSource for Paced<S> {
 struct PacedReader<T, S> {
     inner: Box<dyn SplitReader<T, S>>,
     context: SourceContext,
-    /// So many may be emitted before the next checkpoint.
+    /// How many records may still be emitted before the next checkpoint.
     open: u64,
     step: u64,
 }

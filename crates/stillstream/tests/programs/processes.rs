@@ -193,7 +193,7 @@ fn log(folder: &Path) -> String {
     fs::read_to_string(folder.join("log")).unwrap_or_default()
 }
 
-/// The way to the end of the program; whether it said that all is well.
+/// Waits for the end of the program, and says whether it reported that all is well.
 fn ended(running: &mut Running, what: &str, folder: &Path) -> bool {
     let mut status = None;
     let wait = std::panic::AssertUnwindSafe(|| {

@@ -27,7 +27,7 @@ use stillstream::prelude::*;
 const USUAL: RangeInclusive<u64> = 1..=20;
 /// No run of these small jobs needs nearly as long.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// So often a program is started again before that counts as a fault of its own.
+/// A program may be started again this often. More restarts count as a fault.
 const RUNS: u64 = 20;
 
 fn outcome(folder: &Path, run: u64) -> PathBuf {

@@ -35,15 +35,15 @@ impl Random {
 pub enum Way {
     /// Nothing: errors and panics only.
     Alone,
-    /// It is killed after so many milliseconds, run by run, and started again.
+    /// After how many milliseconds each run is killed, to be started again.
     Killed(Vec<u64>),
     /// One of its worker processes is killed after each of these.
     Workers(Vec<u64>),
-    /// It cancels its job after so many milliseconds; its checkpoints are kept, and it goes on from the last one, or not.
+    /// After how many milliseconds it cancels its job; its checkpoints are kept, and it goes on from the last one, or not.
     Cancelled { after: u64, kept: bool },
 }
 
-/// The code of the job may fail here, at one of so many passes.
+/// Where the code of the job may fail, and at which of how many passes.
 const CODE: &[(&str, u64)] = &[
     ("map", 2_000),
     ("keyed", 1_000),

@@ -9,7 +9,7 @@ use crate::faults::place;
 /// Key, weight, event time in milliseconds.
 pub type Row = (u64, u64, i64);
 
-/// Without a checkpoint for so long the source goes on all the same.
+/// When no checkpoint has come for this long, the source goes on all the same.
 const PATIENCE_MS: i64 = 40;
 
 /// A well-mixed number of a number.
@@ -74,7 +74,7 @@ struct Reader {
     rows: Rows,
     context: SourceContext,
     splits: Vec<Split>,
-    /// So many rows may be read before the next checkpoint.
+    /// How many rows may still be read before the next checkpoint.
     open: u64,
     turn: usize,
     /// Since when it waits.

@@ -85,6 +85,8 @@ struct Link {
 pub(crate) struct Chain {
     links: Vec<Link>,
     scratch: Output,
+    /// Splits of the source that wait for others.
+    paused: Vec<u32>,
     /// Whether something was given to an output.
     sent: bool,
     /// Whether every operator is timed: see [`Turn`].
@@ -98,6 +100,7 @@ impl Chain {
         Self {
             links: Vec::new(),
             scratch: Output::default(),
+            paused: Vec::new(),
             sent: false,
             watchful: true,
             records_in: 0,
@@ -180,6 +183,24 @@ impl Chain {
             Body::Operator(operator) => operator.is_ahead(),
             Body::Source(_) => false,
         })
+    }
+
+    /// Tells the source which of its splits wait for others from now on; returns whether any does.
+    pub fn pause_splits(&mut self) -> Result<bool> {
+        let mut splits = Vec::new();
+        for link in &mut self.links {
+            if let Body::Operator(operator) = &mut link.body {
+                operator.splits_ahead(&mut splits);
+            }
+        }
+        if splits != self.paused {
+            let Some(Link { body: Body::Source(source), name, .. }) = self.links.first_mut() else {
+                return Ok(false);
+            };
+            catch("its code", || source.pause(&splits)).map_err(|error| name_error(name, error))?;
+            self.paused = splits;
+        }
+        Ok(!self.paused.is_empty())
     }
 
     pub fn push_batch(&mut self, port: usize, batch: AnyBatch) {

@@ -347,7 +347,7 @@ where
         self.do_requests(here, |_| true)
     }
 
-    /// Fires timers that are due, at most so many; says whether there are more.
+    /// Fires timers that are due, up to a limit, and says whether there are more.
     pub fn fire(&mut self, domain: TimeDomain, up_to: Timestamp, room: usize) -> Result<bool> {
         self.look_at_clock();
         for _ in 0..room {

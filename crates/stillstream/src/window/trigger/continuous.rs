@@ -1,4 +1,4 @@
-//! [`ContinuousEventTimeTrigger`] and [`ContinuousProcessingTimeTrigger`]: early results every so much time.
+//! [`ContinuousEventTimeTrigger`] and [`ContinuousProcessingTimeTrigger`]: early results at an interval.
 
 use std::time::Duration;
 

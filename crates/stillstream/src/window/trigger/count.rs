@@ -1,10 +1,10 @@
-//! [`CountTrigger`]: every so many records.
+//! [`CountTrigger`]: after each `n` records.
 
 use stillstream_types::{Result, Timestamp};
 
 use super::{Trigger, TriggerContext, TriggerResult};
 
-/// Fires when so many records have come since it fired last, for each key and window. Not at the end of the window: what came
+/// Fires when a given number of records has come since it fired last, for each key and window. Not at the end of the window: what came
 /// after the last firing is forgotten with it.
 ///
 /// ```

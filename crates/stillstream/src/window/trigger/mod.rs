@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`EventTimeTrigger`] | when the watermark passes the end of the window |
 //! | [`ProcessingTimeTrigger`] | when the clock passes the end of the window |
-//! | [`CountTrigger`] | with every so many records |
-//! | [`ContinuousEventTimeTrigger`], [`ContinuousProcessingTimeTrigger`] | every so much time, and at the end of the window |
+//! | [`CountTrigger`] | after each `n` records |
+//! | [`ContinuousEventTimeTrigger`], [`ContinuousProcessingTimeTrigger`] | at an interval, and at the end of the window |
 //! | [`DeltaTrigger`] | when a record differs enough from the one that fired last |
 //! | [`PurgingTrigger`] | as another one, and purges each time |
 

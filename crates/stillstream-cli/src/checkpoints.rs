@@ -1,0 +1,139 @@
+//! `list` and `checkpoints`: what the registers say.
+
+use serde_json::{Value, json};
+use stillstream_storage::{JobStorage, StorageError};
+use stillstream_types::{CheckpointKind, CompletedRef, Error, ErrorKind, JobOutcome, OperatorState};
+use tokio::runtime::Handle;
+
+use crate::Answer;
+use crate::arguments::JobArguments;
+use crate::places;
+use crate::table::{bytes, moment, table};
+
+fn outcome(outcome: JobOutcome) -> &'static str {
+    match outcome {
+        // a killed process says nothing: only its lock would tell
+        JobOutcome::Running => "running or killed",
+        JobOutcome::Finished => "finished",
+        JobOutcome::Cancelled => "cancelled",
+        JobOutcome::Failed => "failed",
+    }
+}
+
+pub(crate) fn kind(kind: CheckpointKind) -> &'static str {
+    match kind {
+        CheckpointKind::Checkpoint => "checkpoint",
+        CheckpointKind::Final => "final",
+        CheckpointKind::Savepoint => "savepoint",
+    }
+}
+
+fn row(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}
+
+/// `list`.
+pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
+    let (mut rows, mut shown, mut damaged) =
+        (vec![row(&["job", "id", "outcome", "checkpoints", "newest"])], Vec::new(), false);
+    for job in places::jobs(dir, handle)? {
+        let id = job.id().to_string();
+        match job.load_register() {
+            Ok(Some(loaded)) => {
+                let record = loaded.record;
+                let newest = record.completed.last().or(record.retained.last()).map(|newest| newest.id.0);
+                let count = record.completed.len() + record.retained.len();
+                let ended = record.ended.as_ref().map(|end| end.at_ms);
+                rows.push(vec![
+                    record.job_name.clone(),
+                    id.clone(),
+                    match ended {
+                        Some(at) => format!("{} at {}", outcome(record.outcome), moment(at)),
+                        None => outcome(record.outcome).into(),
+                    },
+                    count.to_string(),
+                    newest.map_or_else(|| "none".into(), |newest| newest.to_string()),
+                ]);
+                shown.push(json!({
+                    "job": record.job_name, "id": id, "outcome": outcome(record.outcome), "ended_at_ms": ended,
+                    "checkpoints": count, "newest": newest,
+                }));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                damaged = true;
+                rows.push(vec!["?".into(), id.clone(), format!("unreadable: {error}")]);
+                shown.push(json!({ "id": id, "error": error.to_string() }));
+            }
+        }
+    }
+    let text = match shown.is_empty() {
+        true => format!("no job has a checkpoint in `{dir}`\n"),
+        false => table(&rows),
+    };
+    Ok(Answer { text, json: Value::Array(shown), damaged })
+}
+
+/// `checkpoints`.
+pub(crate) fn of(arguments: &JobArguments, handle: &Handle) -> Result<Answer, Error> {
+    let job = places::job(arguments, handle)?;
+    let loaded = job.load_register().map_err(StorageError::into_error)?.ok_or_else(|| {
+        let text = format!("`{}` has no register: no job has run there", job.display());
+        Error::new(ErrorKind::Storage, text)
+    })?;
+    let record = loaded.record;
+    let mut rows = vec![row(&["checkpoint", "kind", "triggered (UTC)", "operators", "state", "path"])];
+    let (mut shown, mut damaged) = (Vec::new(), false);
+    let all =
+        record.retained.iter().map(|own| (own, true)).chain(record.completed.iter().map(|own| (own, false)));
+    for (checkpoint, kept) in all {
+        let path = format!("{}/{}", job.display().trim_end_matches('/'), checkpoint.path);
+        match describe(&job, checkpoint, kept, &path) {
+            Ok((cells, json)) => {
+                rows.push(cells);
+                shown.push(json);
+            }
+            // its owner has deleted it
+            Err(error) if kept && error.is_not_found() => {}
+            Err(error) => {
+                damaged = true;
+                rows.push(vec![checkpoint.id.to_string(), format!("unreadable: {error}")]);
+                shown.push(json!({ "id": checkpoint.id.0, "path": path, "error": error.to_string() }));
+            }
+        }
+    }
+    let head = format!("job `{}` ({}): {}\n", record.job_name, record.job, outcome(record.outcome));
+    let text = match shown.is_empty() {
+        true => format!("{head}it has no completed checkpoint\n"),
+        false => head + &table(&rows),
+    };
+    let json = json!({
+        "job": record.job_name, "id": record.job.to_string(), "outcome": outcome(record.outcome),
+        "checkpoints": shown,
+    });
+    Ok(Answer { text, json, damaged })
+}
+
+fn describe(
+    job: &JobStorage,
+    checkpoint: &CompletedRef,
+    kept: bool,
+    path: &str,
+) -> Result<(Vec<String>, Value), StorageError> {
+    let metadata = job.read_metadata(&checkpoint.path)?;
+    let size: u64 = metadata.operators.iter().map(OperatorState::bytes).sum();
+    let what = if kept { "retained" } else { kind(metadata.kind) };
+    let cells = vec![
+        metadata.id.to_string(),
+        what.into(),
+        moment(metadata.triggered_at_ms),
+        metadata.operators.len().to_string(),
+        bytes(size),
+        path.to_owned(),
+    ];
+    let json = json!({
+        "id": metadata.id.0, "kind": what, "triggered_at_ms": metadata.triggered_at_ms,
+        "operators": metadata.operators.len(), "state_bytes": size, "path": path,
+    });
+    Ok((cells, json))
+}

@@ -1,0 +1,74 @@
+//! The `stillstream` command. See [`arguments`] for what it can do, and `docs/operations.md` for exit codes.
+
+mod arguments;
+mod checkpoints;
+mod gc;
+mod inspect;
+mod places;
+mod table;
+mod value;
+mod verify;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde_json::Value;
+use stillstream_types::{Error, ErrorKind};
+
+use arguments::{Arguments, Command};
+
+/// What a command has to say: for people, and for scripts.
+struct Answer {
+    text: String,
+    json: Value,
+    /// Something is wrong with what was looked at.
+    damaged: bool,
+}
+
+/// As of a job's program: 2 settings, 3 damaged or missing state, 4 storage, 7 another process runs the job.
+fn exit_code(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Configuration | ErrorKind::Plan => 2,
+        ErrorKind::State | ErrorKind::CorruptSnapshot => DAMAGED,
+        ErrorKind::Storage | ErrorKind::Checkpoint => 4,
+        ErrorKind::Fenced => 7,
+        _ => 1,
+    }
+}
+
+const DAMAGED: u8 = 3;
+
+fn run(arguments: &Arguments) -> Result<Answer, Error> {
+    // calls to remote stores run on it
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let handle = runtime.handle();
+    match &arguments.command {
+        Command::List { dir } => checkpoints::jobs(dir, handle),
+        Command::Checkpoints { job } => checkpoints::of(job, handle),
+        Command::Inspect { path, look } => inspect::run(path, look),
+        Command::Verify { path, lengths } => verify::run(path, *lengths, handle),
+        Command::Gc { job, delete } => gc::run(job, *delete, handle),
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(Answer { text, json, damaged }) => {
+            let shown = if arguments.json { format!("{json:#}\n") } else { text };
+            let mut out = std::io::stdout().lock();
+            // whoever closed the pipe has read enough
+            let _ = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
+            if damaged { ExitCode::from(DAMAGED) } else { ExitCode::SUCCESS }
+        }
+        Err(error) => {
+            if arguments.json {
+                let _ =
+                    writeln!(std::io::stdout(), "{:#}", serde_json::json!({ "error": error.to_string() }));
+            }
+            eprintln!("error: {error}");
+            ExitCode::from(exit_code(error.kind()))
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `verify`: does everything that a checkpoint names exist, whole?
+
+use serde_json::{Value, json};
+use stillstream_storage::{RetainedCheckpoint, StorageError, StorageOptions, VerifyMode};
+use stillstream_types::{CheckpointMetadata, Error, StreamHandle};
+use tokio::runtime::Handle;
+
+use crate::Answer;
+use crate::places;
+use crate::table::bytes;
+
+/// What was found in one checkpoint.
+struct Found {
+    path: String,
+    files: usize,
+    size: u64,
+    wrong: Vec<String>,
+}
+
+fn look(path: &str, lengths: bool) -> Found {
+    let mut found = Found { path: path.to_owned(), files: 0, size: 0, wrong: Vec::new() };
+    let opened = match RetainedCheckpoint::open(path, &StorageOptions::default()) {
+        Ok(opened) => opened,
+        Err(error) => {
+            found.wrong.push(error.to_string());
+            return found;
+        }
+    };
+    let metadata: &CheckpointMetadata = opened.metadata();
+    let mut seen = std::collections::HashSet::new();
+    for stream in metadata.streams() {
+        if stream.path().is_some_and(|path| !seen.insert(path.to_owned())) {
+            continue;
+        }
+        found.files += usize::from(stream.path().is_some());
+        found.size += StreamHandle::len(stream);
+        let looked = match lengths {
+            true => opened.streams().check_len(stream),
+            false => opened.streams().check_sum(stream),
+        };
+        // all that is wrong, and not only the first thing
+        found.wrong.extend(looked.err().map(|error| error.to_string()));
+    }
+    if found.wrong.is_empty() {
+        let mode = if lengths { VerifyMode::Lengths } else { VerifyMode::Checksums };
+        found.wrong.extend(opened.verify(mode).err().filter(|_| lengths).map(|error| error.to_string()));
+    }
+    found
+}
+
+/// The checkpoint at `path`, or all of the job whose directory it is.
+fn paths(path: &str, handle: &Handle) -> Result<Vec<String>, Error> {
+    let is_job = std::path::Path::new(path.trim_end_matches('/')).file_name().and_then(|name| name.to_str());
+    if is_job.is_none_or(|name| name.parse::<stillstream_types::JobId>().is_err()) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut paths = Vec::new();
+    for job in places::jobs(path, handle)? {
+        let loaded = job.load_register().map_err(StorageError::into_error)?;
+        let record = loaded.map(|loaded| loaded.record);
+        let named = record.iter().flat_map(|record| record.retained.iter().chain(&record.completed));
+        let dir = job.display();
+        paths.extend(named.map(|named| format!("{}/{}", dir.trim_end_matches('/'), named.path)));
+    }
+    Ok(paths)
+}
+
+pub(crate) fn run(path: &str, lengths: bool, handle: &Handle) -> Result<Answer, Error> {
+    let (mut text, mut shown, mut damaged) = (String::new(), Vec::new(), false);
+    for path in paths(path, handle)? {
+        let Found { path, files, size, wrong } = look(&path, lengths);
+        let size_text = bytes(size);
+        let what = if lengths { "are there with their lengths" } else { "have their checksums" };
+        match wrong.is_empty() {
+            true => text
+                .push_str(&format!("{path}: whole: {files} files and inline state, {size_text}, {what}\n")),
+            false => {
+                damaged = true;
+                text.push_str(&format!("{path}: DAMAGED\n"));
+                wrong.iter().for_each(|wrong| text.push_str(&format!("  {wrong}\n")));
+            }
+        }
+        shown.push(json!({
+            "path": path, "files": files, "bytes": size, "damaged": !wrong.is_empty(), "errors": wrong,
+        }));
+    }
+    if shown.is_empty() {
+        text = format!("`{path}` has no completed checkpoint\n");
+    }
+    Ok(Answer { text, json: Value::Array(shown), damaged })
+}

@@ -1,0 +1,182 @@
+//! The command as a person runs it, on the checkpoints of a real job.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use stillstream::prelude::*;
+
+/// What a job leaves that was cancelled with its checkpoints retained.
+struct Left {
+    folder: tempfile::TempDir,
+    job: PathBuf,
+    checkpoint: PathBuf,
+}
+
+/// Counts carriers, with a window beside it, and is cancelled behind a checkpoint.
+fn left() -> Left {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("ck");
+    let mut env = StreamExecutionEnvironment::new();
+    env.set_parallelism(2).enable_checkpointing(hours(1));
+    env.set_state_backend(FsStateBackend::new(dir.display().to_string()));
+    env.set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation);
+    let carriers = ["AA", "B6", "DL", "UA"];
+    let flights = Generator::unbounded(move |n| (carriers[(n % 4) as usize].to_string(), n as i64));
+    env.from_source("flights", flights.records_per_second(4_000.0))
+        .uid("flights")
+        .watermarks(
+            WatermarkStrategy::monotonic()
+                .timestamp(|flight: &(String, i64)| Timestamp::from_millis(flight.1)),
+        )
+        .uid("time")
+        .key_by(|flight| flight.0.clone())
+        .map_with_state("seen", |seen: &mut u64, flight| {
+            *seen += 1;
+            flight
+        })
+        .uid("count")
+        .key_by(|flight| flight.0.clone())
+        .window(Tumbling::of(hours(1)))
+        .reduce(|a, b| (a.0, a.1.max(b.1)))
+        .uid("latest")
+        .discard();
+    let job = env.execute_async("carriers").unwrap();
+    assert!(job.wait_until(seconds(60), |_| job.metrics().records_in > 2_000));
+    job.trigger_checkpoint().unwrap();
+    job.cancel();
+    assert!(job.wait().is_err());
+    let job = only(&dir, |name| name.len() == 32);
+    let checkpoint = only(&job, |name| name.starts_with("chk-"));
+    Left { folder, job, checkpoint }
+}
+
+fn only(dir: &Path, is: impl Fn(&str) -> bool) -> PathBuf {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<PathBuf> =
+        entries.filter(|path| is(path.file_name().unwrap().to_str().unwrap())).collect();
+    assert_eq!(found.len(), 1, "in {}: {found:?}", dir.display());
+    found.remove(0)
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stillstream")).args(arguments).output().unwrap()
+}
+
+/// Standard output of a run that ends with `code`.
+fn said(code: i32, arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {out}{errors}");
+    format!("{out}{errors}")
+}
+
+fn json(arguments: &[&str]) -> serde_json::Value {
+    let output = run(&[&["--json"], arguments].concat());
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
+}
+
+#[test]
+fn a_person_finds_job_checkpoint_states_and_one_keys_values() {
+    let left = left();
+    let (dir, checkpoint) = (left.job.parent().unwrap().to_str().unwrap(), left.checkpoint.to_str().unwrap());
+    let jobs = said(0, &["list", dir]);
+    assert!(jobs.contains("carriers") && jobs.contains("cancelled at 20"), "{jobs}");
+    let checkpoints = said(0, &["checkpoints", dir]);
+    assert!(checkpoints.contains("retained") && checkpoints.contains(checkpoint), "{checkpoints}");
+    let contents = said(0, &["inspect", checkpoint]);
+    for part in [
+        "uid `count`",
+        "seen",
+        "value state of `u64`",
+        "uid `latest`",
+        "uid `flights`",
+        "max parallelism 128",
+    ] {
+        assert!(contents.contains(part), "{part} in {contents}");
+    }
+    let found = json(&["inspect", checkpoint, "--operator", "count", "--key", "DL"]);
+    let entries = found["operators"][0]["entries"].as_array().unwrap();
+    assert_eq!((entries.len(), &entries[0]["state"], &entries[0]["key"]), (1, &"seen".into(), &"DL".into()));
+    assert!(entries[0]["value"].as_u64().unwrap() > 100, "{entries:?}");
+    let all = said(0, &["inspect", checkpoint, "--state", "seen", "--limit", "3"]);
+    assert_eq!(all.matches("seen[").count(), 3, "{all}");
+    let windows = said(0, &["inspect", checkpoint, "--operator", "latest", "--key", "AA"]);
+    assert!(windows.contains("window-contents[\"AA\"] in 0 = [\"AA\","), "{windows}");
+    let unknown = said(2, &["inspect", checkpoint, "--state", "sen"]);
+    assert!(unknown.contains("there is no state `sen`") && unknown.contains("seen"), "{unknown}");
+    let unknown = said(2, &["inspect", checkpoint, "--operator", "cuont"]);
+    assert!(unknown.contains("`cuont`") && unknown.contains("`count`"), "{unknown}");
+}
+
+#[test]
+fn verify_names_every_damaged_file_and_ends_with_3() {
+    let left = left();
+    let (job, checkpoint) = (left.job.to_str().unwrap(), left.checkpoint.to_str().unwrap());
+    assert!(said(0, &["verify", job]).contains("whole"));
+    assert!(said(0, &["verify", checkpoint, "--lengths"]).contains("are there with their lengths"));
+    let metadata = left.checkpoint.join("_metadata");
+    let whole = std::fs::read(&metadata).unwrap();
+    for (at, wrong) in [(whole.len() / 2, "flipped"), (0, "flipped"), (whole.len() - 1, "cut")] {
+        let mut bytes = whole.clone();
+        match wrong {
+            "cut" => bytes.truncate(at),
+            _ => bytes[at] ^= 0x10,
+        }
+        std::fs::write(&metadata, bytes).unwrap();
+        let text = said(3, &["verify", job]);
+        assert!(text.contains("DAMAGED") && text.contains("_metadata"), "{wrong} at {at}: {text}");
+        assert!(said(3, &["inspect", checkpoint]).contains("_metadata"));
+        assert_eq!(json(&["verify", checkpoint])[0]["damaged"], true);
+    }
+    std::fs::remove_file(&metadata).unwrap();
+    let text = said(3, &["verify", checkpoint]);
+    assert!(text.contains("no `_metadata` in it"), "{text}");
+}
+
+#[test]
+fn gc_shows_orphans_deletes_them_only_when_asked_and_leaves_the_rest() {
+    let left = left();
+    let job = left.job.to_str().unwrap();
+    assert!(said(0, &["gc", job]).contains("nothing is left over"));
+    // what a crash leaves: state of a checkpoint that never completed, and a shared file that nothing names
+    std::fs::create_dir_all(left.job.join("chk-0")).unwrap();
+    std::fs::create_dir_all(left.job.join("shared")).unwrap();
+    let orphans = [left.job.join("chk-0/state"), left.job.join("shared/1-0-0-old-a-1")];
+    let strange = [left.job.join("shared/notes.txt"), left.job.join("chk-99/state")];
+    std::fs::create_dir_all(left.job.join("chk-99")).unwrap();
+    for file in orphans.iter().chain(&strange) {
+        std::fs::write(file, b"twelve bytes").unwrap();
+    }
+    let shown = said(0, &["gc", job]);
+    assert!(shown.contains("2 files, 24 B, would go with --delete"), "{shown}");
+    assert!(orphans.iter().chain(&strange).all(|file| file.exists()), "nothing goes without the flag");
+    let deleted = said(0, &["gc", job, "--delete"]);
+    assert!(deleted.contains("2 files were deleted"), "{deleted}");
+    assert!(
+        !orphans.iter().any(|file| file.exists()) && strange.iter().all(|file| file.exists()),
+        "{deleted}"
+    );
+    assert!(said(0, &["verify", job]).contains("whole"), "what the register names is untouched");
+    assert!(said(0, &["checkpoints", job]).contains("retained"));
+}
+
+#[test]
+fn bad_places_are_named_with_what_would_do() {
+    let left = left();
+    let empty = left.folder.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let empty = empty.to_str().unwrap();
+    assert!(said(0, &["list", empty]).contains("no job has a checkpoint"));
+    assert!(said(2, &["checkpoints", empty]).contains("no job's directory in it"));
+    assert!(said(4, &["list", "/nowhere/at/all"]).contains("/nowhere/at/all"));
+    let job = left.job.to_str().unwrap();
+    let dir = left.job.parent().unwrap().to_str().unwrap();
+    assert!(said(2, &["gc", dir, "--job", "carrier"]).contains("there are `carriers`"));
+    assert!(said(0, &["gc", dir, "--job", "carriers"]).contains("carriers"));
+    // a job's directory is no checkpoint: the newest one is named
+    let text = said(2, &["inspect", job]);
+    assert!(text.contains("did you mean") && text.contains("chk-"), "{text}");
+    assert!(said(2, &["inspect", "s3://bucket/chk-1"]).contains("s3"));
+    said(2, &["inspct", job]);
+}
