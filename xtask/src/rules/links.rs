@@ -1,5 +1,4 @@
-//! Links of the documents to files: each must be there, so that a page that names a file follows when
-//! that moves.
+//! Links of the documents to files: each must be there, so that a page that names a file follows when that moves.
 
 use std::path::Path;
 

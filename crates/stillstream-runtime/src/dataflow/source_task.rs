@@ -12,6 +12,14 @@ use crate::operator::SourceStatus;
 /// Most records that a source is asked for at once.
 const POLL: usize = 1024;
 
+/// Whether a source may be polled now.
+enum Room {
+    /// For at most so many records.
+    For(usize),
+    /// Why not; [`Pause::Quiet`]: it waits for others of its group.
+    None(Pause),
+}
+
 /// A subtask of a source.
 pub(crate) struct SourceTask {
     pub subtask: Subtask,
@@ -27,16 +35,13 @@ impl SourceTask {
         self.barriers(triggers, pause, sessions)?;
         let (mut wake_at, mut looks_again) = (None, false);
         while pause == Pause::Quiet && self.subtask.stage == Stage::Running {
-            let room = match self.room(&turn) {
-                Ok(room) => room,
-                Err(why) => {
+            let room = match self.room(&turn, &mut looks_again)? {
+                Room::For(records) => records,
+                Room::None(why) => {
                     pause = why;
                     break;
                 }
             };
-            if self.waits_for_its_group(&mut looks_again)? {
-                break;
-            }
             let status = self.poll(room, &mut turn, sessions)?;
             pause = self.subtask.run_chain(&mut turn, sessions)?;
             match status {
@@ -80,14 +85,27 @@ impl SourceTask {
         Ok(())
     }
 
-    /// How many records the source may emit now, or why it has to wait.
-    fn room(&mut self, turn: &Turn<'_>) -> Result<usize, Pause> {
-        let Subtask { attempt, chain, outputs, .. } = &mut self.subtask;
+    /// How many records the source may emit now. `looks_again`: in this activation it was arranged already
+    /// that the source looks again how far the others of its group are.
+    fn room(&mut self, turn: &Turn<'_>, looks_again: &mut bool) -> Result<Room> {
+        let Subtask { attempt, chain, outputs, activator, .. } = &mut self.subtask;
         if !attempt.flow.credits.borrow().open(chain.head_reach()) {
-            return Err(Pause::Gated);
+            return Ok(Room::None(Pause::Gated));
         }
         if turn.is_over() {
-            return Err(Pause::TurnOver);
+            return Ok(Room::None(Pause::TurnOver));
+        }
+        let groups = &attempt.flow.watermark_groups;
+        if let Some(wait) = groups.look_again() {
+            let is_ahead = chain.is_ahead();
+            if (chain.pause_splits()? || is_ahead) && !*looks_again {
+                *looks_again = true;
+                groups.wait(activator);
+                activator.activate_after(wait);
+            }
+            if is_ahead {
+                return Ok(Room::None(Pause::Quiet));
+            }
         }
         let mut credits = attempt.flow.credits.borrow_mut();
         for (edge, batch) in outputs.waiting() {
@@ -97,23 +115,9 @@ impl SourceTask {
         }
         if credits.is_much(chain.records_in, outputs.edges()) {
             // large records: they are counted when they are sent
-            return Err(Pause::TurnOver);
+            return Ok(Room::None(Pause::TurnOver));
         }
-        Ok(credits.room(outputs.edges()))
-    }
-
-    /// Watermark alignment: tells the source which of its splits are too far ahead. `true`: all of it is. Either way
-    /// it is called again when others of the group have moved, which is arranged once in an activation.
-    fn waits_for_its_group(&mut self, looks_again: &mut bool) -> Result<bool> {
-        let Subtask { attempt, chain, activator, .. } = &mut self.subtask;
-        let groups = &attempt.flow.watermark_groups;
-        let Some(wait) = groups.look_again() else { return Ok(false) };
-        let is_ahead = chain.is_ahead();
-        if (chain.pause_splits()? || is_ahead) && !std::mem::replace(looks_again, true) {
-            groups.wait(activator);
-            activator.activate_after(wait);
-        }
-        Ok(is_ahead)
+        Ok(Room::For(credits.room(outputs.edges())))
     }
 
     fn poll(&mut self, room: usize, turn: &mut Turn<'_>, sessions: Sessions<'_, '_>) -> Result<SourceStatus> {

@@ -114,7 +114,8 @@ impl GroupMember {
         own.zip(self.limit()).is_some_and(|(own, limit)| own > limit)
     }
 
-    /// The watermark beyond which a subtask, or a split of one, waits for the others; `None` while the group has no watermark.
+    /// The watermark beyond which a subtask, or a split of one, waits for the others; `None` while the group
+    /// has no watermark.
     pub fn limit(&self) -> Option<i64> {
         let inner = self.groups.0.borrow();
         let member = inner.members.get(self.index)?;

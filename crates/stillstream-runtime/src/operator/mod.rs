@@ -166,7 +166,8 @@ pub trait Operator: 'static {
         false
     }
 
-    /// The splits of that source, of several, that alone are too far ahead: the source is asked to leave them out for now.
+    /// The splits of that source, of several, that alone are too far ahead: the source is asked to leave them
+    /// out for now.
     fn splits_ahead(&mut self, splits: &mut Vec<u32>) {
         let _ = splits;
     }
