@@ -27,7 +27,9 @@ fn environment(dir: &Path, incremental: bool) -> StreamExecutionEnvironment {
 type Sums = Collect<(u64, u64)>;
 
 fn sums(env: &StreamExecutionEnvironment, out: &Sums, fail_at: Option<u64>) {
-    env.from_source("numbers", Generator::new(COUNT, |n| n).records_per_second(60_000.0))
+    // some records for each checkpoint: the failure comes after several, however busy the machine is
+    let numbers = paced::Paced::new(Generator::new(COUNT, |n| n), COUNT / 20, COUNT / 20);
+    env.from_source("numbers", numbers)
         .uid("numbers")
         .try_map(move |n| match fail_at == Some(n) {
             true => Err(Error::msg("told to")),
@@ -190,7 +192,6 @@ fn state_with_a_time_to_live_goes_on_from_a_checkpoint_at_another_parallelism() 
     let run = |parallelism, fail_at: Option<u64>| {
         let mut env = environment(dir.path(), true);
         env.set_parallelism(parallelism);
-        // some records for each checkpoint: the failure comes after several, however busy the machine is
         let numbers = paced::Paced::new(Generator::new(COUNT, |n| n), COUNT / 20, COUNT / 20);
         env.from_source("numbers", numbers)
             .uid("numbers")
