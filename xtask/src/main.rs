@@ -17,7 +17,8 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   verify       format, lints, tests and documentation, as the continuous integration does; writes no sources
-  rules        what verify checks without building anything: dependencies, licences, circles, links, spelling, comments
+  rules        what verify checks without building anything: dependencies, licences, circles, floors, links, spelling,
+               comments
   fix          format the sources, wrap wide comments, and apply what clippy can fix by itself
   docs-config  make docs/configuration.md from the table of configuration keys
   bench [NAME ..] [--json FILE] [--rounds N] [--measure-ms N] [--backend heap|rocksdb] [--memory-mb N]

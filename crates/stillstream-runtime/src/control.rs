@@ -1,5 +1,5 @@
 //! Messages between the JobManager and the workers of an attempt. In one process they go through channels, between
-//! processes through gRPC.
+//! processes as frames (see `job::wire`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use stillstream_types::{
     CheckpointId, Error, Generation, OperatorId, OperatorSubtaskState, SubtaskId, SubtaskIndex, TaskSnapshot,
 };
 
-use crate::event_time::EventTime;
+use crate::operator::event_time::EventTime;
 
 /// State to start from: for each operator and subtask what it owns.
 #[derive(Debug, Default, Clone)]
@@ -67,8 +67,6 @@ pub struct SnapshotTimes {
     pub sync_us: u64,
     /// The asynchronous part.
     pub async_us: u64,
-    /// Records that were set aside during the alignment.
-    pub set_aside: u64,
 }
 
 /// Event time on the channels of one subtask.
@@ -144,4 +142,10 @@ pub enum Report {
         /// Whether all input had been processed.
         drained: bool,
     },
+}
+
+/// Takes reports of an attempt's workers.
+pub trait ReportSink: Send + Sync {
+    /// Takes one report of the given generation. Never blocks for long.
+    fn report(&self, generation: Generation, report: Report);
 }

@@ -1,47 +1,42 @@
-//! Runs plans of stateful operators on Timely Dataflow: batches, barriers as epochs, flow control, the JobManager.
+//! Runs plans of stateful operators on Timely Dataflow: batches, barriers as epochs, flow control, the
+//! JobManager.
 //!
-//! | module | what is inside |
+//! The floors of this crate, the highest first. A floor uses those below it and none above: `cargo xtask
+//! floors` reads this table and checks it.
+//!
+//! | floor | what is inside |
 //! |---|---|
-//! | [`plan`] | what the user wrote, and the tasks and edges that it becomes |
-//! | [`operator`] | what an operator and a source are to the runtime |
-//! | [`batch`] | what travels on edges |
-//! | [`exchange`] | how records get from task to task |
-//! | [`event_time`] | watermarks and idleness, which travel between the records of a batch |
-//! | [`control`] | messages between JobManager and workers |
+//! | [`job`] | jobs: settings, the JobManager, the fleet of workers, what the submitting program holds |
+//! | `dataflow` | one worker during one attempt: tasks, their chains, and the channels between them |
+//! | `checkpoint` | the threads that write snapshots |
+//! | `control` | messages between JobManager and workers |
 //! | [`connect`] | what connectors are written against: typed sources and sinks |
-//! | `chain`, `task` | the driver: one Timely operator that runs a chain of operators |
-//! | `flow` | credits |
-//! | [`watermark_groups`] | sources that keep together in event time |
-//! | `worker` | one worker thread during one attempt |
-//! | `panics` | panics of users' functions become errors |
-//! | `record_type` | which type of records an operator has taken, for messages |
+//! | [`plan`] | what the user wrote, and the tasks and edges that it becomes |
+//! | `operator` | what an operator is to the runtime: batches, event time between their records, a snapshot at each barrier |
+//! | `flow` | what workers tell one another: credits, and how far groups of sources are |
+//! | [`metrics`], [`waker`], `panics` | figures, waking an operator from another thread, panics of users' functions as errors |
+//! | [`clock`], `catch` | processing time, panics of the runtime's own threads |
 
-pub mod batch;
 mod catch;
-mod chain;
+mod checkpoint;
 pub mod clock;
 pub mod connect;
-pub mod control;
-pub mod event_time;
-pub mod exchange;
+mod control;
+mod dataflow;
 mod flow;
 pub mod job;
 pub mod metrics;
-pub mod operator;
+mod operator;
 mod panics;
 pub mod plan;
-mod record_type;
-pub mod shared;
-pub mod snapshot_pool;
-mod task;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
-mod turn;
 pub mod waker;
-pub mod watermark_groups;
-mod worker;
 
-pub use batch::{AnyBatch, Batch};
+pub use dataflow::exchange;
+pub use flow::watermark_groups;
+pub use operator::batch::{self, AnyBatch, Batch};
+pub use operator::event_time;
+#[cfg(any(test, feature = "testing"))]
+pub use operator::testing;
 pub use operator::{
     AsyncSnapshot, Emission, OpenContext, Operator, Output, PendingTimers, Source, SourceStatus, SplitEvent,
 };

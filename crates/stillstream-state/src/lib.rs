@@ -2,13 +2,13 @@
 //!
 //! | module | what is inside |
 //! |---|---|
-//! | [`data`] | [`Data`]: binary form, schema and hash of users' types |
+//! | [`data`] | [`Data`]: binary form, schema and hash of users' types; the crate `stillstream-data` |
 //! | [`kinds`] | [`ValueState`] and the other handles that users hold |
 //! | [`backend`] | [`KeyedStateBackend`]: where the keyed state of a subtask lives |
 //! | [`typed`] | [`KeyedValue`], [`NamespacedValue`] and [`Timers`]: handles that know the key's type |
 //! | [`heap`] | the backend in memory |
 //! | `rocksdb` | the backend on the local disk, with the cargo feature `rocksdb` |
-//! | [`table`] | the hash table with page-wise copy-on-write under the heap backend |
+//! | [`table`] | the hash table with page-wise copy-on-write under the heap backend; the crate `stillstream-table` |
 //! | [`ttl`] | state with a time to live |
 //! | [`operator`] | [`OperatorStateBackend`]: state that belongs to a subtask, not to a key |
 //! | [`snapshot`] | writing, reading and inspecting keyed snapshots |
@@ -18,33 +18,28 @@ extern crate self as stillstream_state;
 pub mod backend;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-pub mod data;
-#[doc(hidden)]
-pub mod derive_support;
 mod error;
 pub mod heap;
 pub mod kinds;
 mod memory_store;
 mod meta;
 pub mod operator;
-mod prefetch;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 mod rocksdb_options;
 pub mod snapshot;
-pub mod table;
 pub mod ttl;
 pub mod typed;
 #[cfg(any(test, feature = "rocksdb"))]
 mod write_back;
 
+pub use stillstream_data as data;
+pub use stillstream_table as table;
+// what `#[derive(Data)]` generates names everything through this crate, where it is told to
 #[doc(hidden)]
-pub use derive_support as __private;
+pub use stillstream_data::__private;
 
 pub use backend::{BackendOptions, KeyedStateBackend, StateSize};
-#[cfg(feature = "serde-adapter")]
-pub use data::Serde;
-pub use data::{Compatibility, Data, DecodeError, Field, Key, KeyHasher, Schema};
 pub use error::StateError;
 pub use heap::{HeapKeyedStateBackend, TimeDomain, Timer};
 pub use kinds::{
@@ -57,6 +52,8 @@ pub use operator::{
 };
 pub use rocksdb_options::{Compression, LocalRecovery, MemoryBudget, RocksDbOptions};
 pub use snapshot::{FrozenKeyedState, RestoredKeyedState};
-pub use stillstream_derive::Data;
+#[cfg(feature = "serde-adapter")]
+pub use stillstream_data::Serde;
+pub use stillstream_data::{Compatibility, Data, DecodeError, Field, Key, KeyHasher, Schema};
 pub use ttl::{ExpiredEntries, StateClock, StateTtlConfig, TtlUpdateType, TtlVisibility, WithTtl};
 pub use typed::{KeyedValue, NamespaceWalk, NamespacedValue, Timers};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stillstream_types::crash::{Crash, crash_point};
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{CheckpointId, CheckpointMetadata, CompletedRef, JobId};
+use stillstream_types::{CheckpointId, CheckpointMetadata, CompletedRef, JobId, checkpoint_paths};
 use tokio::runtime::Handle;
 
 use crate::error::StorageError;
@@ -184,7 +184,7 @@ impl JobStorage {
     /// # Errors
     /// [`StorageError::AlreadyExists`] when another content is there: some other process used this checkpoint's number.
     pub fn write_metadata(&self, metadata: &CheckpointMetadata) -> Result<CompletedRef, StorageError> {
-        let path = format!("chk-{}", metadata.id);
+        let path = checkpoint_paths::checkpoint(metadata.id);
         let key = self.key(&join(&path, METADATA_FILE));
         let bytes = encode(metadata, Anchor::Parent);
         crash_point("before-metadata").map_err(|crash| self.crashed(&key, crash))?;
@@ -259,11 +259,8 @@ impl JobStorage {
     /// A file that shows that this job has run before.
     fn sign_of_life(&self) -> Result<Option<String>, StorageError> {
         let entries = self.store().list(&self.streams.anchor)?;
-        let state = |path: &str| {
-            let first = path.split('/').next().unwrap_or_default();
-            checkpoint_number(first).is_some() || first == "shared" || first == "taskowned"
-        };
-        let found = entries.iter().find(|entry| self.path_of(&entry.key).is_some_and(state));
+        let mut entries = entries.iter();
+        let found = entries.find(|entry| self.path_of(&entry.key).is_some_and(checkpoint_paths::is_of_a_run));
         Ok(found.map(|entry| format!("`{}`", self.store().display(&entry.key))))
     }
 
@@ -282,13 +279,4 @@ impl JobStorage {
     pub fn claim_fresh(&self, job_name: &str) -> Result<Lease, StorageError> {
         Lease::claim_fresh(self, job_name)
     }
-}
-
-/// The number of a directory `chk-<n>`.
-pub(crate) fn checkpoint_number(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix("chk-")?;
-    // `parse` alone would take `+5` and `05`, which nobody writes
-    let plain =
-        digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
-    plain.then(|| digits.parse().ok())?
 }

@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use stillstream_types::crash::crash_point;
-use stillstream_types::{CheckpointId, Generation, RegisterRecord, StreamHandle, shared_file};
+use stillstream_types::{CheckpointId, Generation, RegisterRecord, StreamHandle, checkpoint_paths};
 
-use crate::checkpoint::{JobStorage, checkpoint_number};
+use crate::checkpoint::JobStorage;
 use crate::error::StorageError;
 use crate::metadata::METADATA_FILE;
 use crate::store::{Deleted, join};
@@ -70,7 +70,7 @@ impl JobStorage {
     pub fn discard_checkpoint_and_shared(&self, id: CheckpointId, shared: &[String]) -> DiscardReport {
         let mut report = self.discard_checkpoint(id);
         if report.is_complete() && !shared.is_empty() {
-            let dir = self.store().display(&self.key(shared_file::SHARED_FOLDER));
+            let dir = self.store().display(&self.key(checkpoint_paths::SHARED_FOLDER));
             match crash_point("before-shared-discarded") {
                 Ok(()) => report.merge(self.discard_files(shared.iter().map(String::as_str))),
                 Err(crash) => report.failed.push(StorageError::io("delete", dir, crash.into())),
@@ -80,7 +80,7 @@ impl JobStorage {
     }
 
     fn discard_directory(&self, id: CheckpointId, spare: &HashSet<String>) -> DiscardReport {
-        let (dir, mut report) = (self.key(&format!("chk-{id}")), DiscardReport::default());
+        let (dir, mut report) = (self.key(&checkpoint_paths::checkpoint(id)), DiscardReport::default());
         self.delete(&join(&dir, METADATA_FILE), &mut report);
         if !report.is_complete() {
             // the rest must stay as long as the metadata names it
@@ -120,9 +120,8 @@ impl JobStorage {
                 Ok(()) => self.delete(&self.key(path), &mut report),
                 Err(error) => report.failed.push(error),
             }
-            dirs.extend(
-                path.split_once('/').map(|(dir, _)| dir).filter(|dir| checkpoint_number(dir).is_some()),
-            );
+            let dir = path.split_once('/').map(|(dir, _)| dir);
+            dirs.extend(dir.filter(|dir| checkpoint_paths::checkpoint_of(dir).is_some()));
         }
         for dir in dirs {
             // a writer whose folder goes while it begins makes it again
@@ -170,7 +169,7 @@ impl JobStorage {
         let dirs = entries.iter().filter_map(|entry| self.path_of(&entry.key)?.split_once('/'));
         let found: BTreeSet<&str> = dirs
             .map(|(dir, _)| dir)
-            .filter(|dir| checkpoint_number(dir).is_some_and(|number| !kept.contains(&number)))
+            .filter(|dir| checkpoint_paths::checkpoint_of(dir).is_some_and(|id| !kept.contains(&id)))
             .collect();
         Ok(found.into_iter().map(str::to_owned).collect())
     }
@@ -218,16 +217,16 @@ impl JobStorage {
         referenced: &HashSet<String>,
         report: &mut SweepReport,
     ) -> Result<(), StorageError> {
-        // number -> whether a person decides about it
-        let mut dirs = BTreeMap::<u64, bool>::new();
+        // whether a person decides about it
+        let mut dirs = BTreeMap::<CheckpointId, bool>::new();
         for entry in self.store().list(&self.streams.anchor)? {
             let Some((dir, file)) = self.path_of(&entry.key).and_then(|path| path.split_once('/')) else {
                 continue;
             };
-            if let Some(number) = checkpoint_number(dir) {
-                *dirs.entry(number).or_insert(false) |= file == KEEP_FILE;
-            } else if dir == shared_file::SHARED_FOLDER && !referenced.contains(&entry.key) {
-                match shared_file::creator_of_leftover(&format!("{dir}/{file}")) {
+            if let Some(id) = checkpoint_paths::checkpoint_of(dir) {
+                *dirs.entry(id).or_insert(false) |= file == KEEP_FILE;
+            } else if dir == checkpoint_paths::SHARED_FOLDER && !referenced.contains(&entry.key) {
+                match checkpoint_paths::creator_of_leftover(&format!("{dir}/{file}")) {
                     Some(creator) if creator <= record.last_checkpoint_id => {
                         self.delete(&entry.key, &mut report.files);
                     }
@@ -236,8 +235,7 @@ impl JobStorage {
                 }
             }
         }
-        for (&number, &keep) in &dirs {
-            let id = CheckpointId(number);
+        for (&id, &keep) in &dirs {
             if record.completed.iter().chain(&record.retained).any(|named| named.id == id) {
                 continue;
             }
@@ -253,7 +251,7 @@ impl JobStorage {
                 report.files.merge(files);
                 continue;
             };
-            report.left.push(format!("chk-{number}: {reason}"));
+            report.left.push(format!("{}: {reason}", checkpoint_paths::checkpoint(id)));
         }
         // folders that a crash left before their first file
         self.remove_empty_folders()

@@ -12,7 +12,7 @@ use stillstream_types::{
     CheckpointId, CheckpointKind, CheckpointMetadata, CompletedRef, Generation, IncrementalFormat,
     IncrementalHandle, JobId, JobOutcome, KeyGroup, KeyGroupRange, KeyGroupSection, KeyedStateHandle,
     NamedStream, OperatorId, OperatorState, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState,
-    RedistributionMode, RegisterRecord, StreamHandle, SubtaskIndex, shared_file,
+    RedistributionMode, RegisterRecord, StreamHandle, SubtaskIndex, checkpoint_paths,
 };
 
 use crate::checkpoint::{CheckpointStorage, JobStorage};
@@ -31,7 +31,10 @@ pub fn sample_record(generation: u64, completed: &[u64]) -> RegisterRecord {
         last_checkpoint_id: CheckpointId(completed.last().copied().unwrap_or(0)),
         completed: completed
             .iter()
-            .map(|&id| CompletedRef { id: CheckpointId(id), path: format!("chk-{id}") })
+            .map(|&id| CompletedRef {
+                id: CheckpointId(id),
+                path: checkpoint_paths::checkpoint(CheckpointId(id)),
+            })
             .collect(),
         retained: Vec::new(),
         ended: None,
@@ -365,7 +368,7 @@ fn shared_files(job: &JobStorage) {
     assert!(store(3).keeps_shared());
     let (empty, small) = (write(3, b""), write(3, b"small"));
     for handle in [&empty, &small] {
-        let creator = handle.path().and_then(shared_file::creator);
+        let creator = handle.path().and_then(checkpoint_paths::creator);
         assert_eq!(creator, Some(CheckpointId(3)), "a shared stream is a file, however small: {handle:?}");
     }
     let mut abandoned = store(3).create_shared("abandoned").expect("opens a shared stream");

@@ -1,9 +1,8 @@
 //! Whose file it is: metadata and register say which checkpoint and which job they are of, and so do the names of their
 //! folders. Where the two differ somebody has moved files by hand, and what would be restored is not what it seems to be.
 
-use stillstream_types::{CheckpointMetadata, JobId, RegisterRecord};
+use stillstream_types::{CheckpointId, CheckpointMetadata, JobId, RegisterRecord, checkpoint_paths};
 
-use crate::checkpoint::checkpoint_number;
 use crate::error::StorageError;
 
 /// Compares metadata with the name of its folder, where that is `chk-<n>`, and with the job whose folder it is in, where that
@@ -14,19 +13,19 @@ pub(crate) fn check(
     job: Option<JobId>,
     metadata: &CheckpointMetadata,
 ) -> Result<(), StorageError> {
-    let number = checkpoint_number(folder.rsplit('/').next().unwrap_or_default());
-    let other_number = number.is_some_and(|number| number != metadata.id.0);
+    let number = checkpoint_paths::checkpoint_of(folder.rsplit('/').next().unwrap_or_default());
+    let other_number = number.is_some_and(|number| number != metadata.id);
     let other_job = job.is_some_and(|job| job != metadata.job);
     if !other_number && !other_job {
         return Ok(());
     }
-    let place = |number: u64| match job {
+    let place = |number: CheckpointId| match job {
         Some(job) => format!("checkpoint {number} of the job with id {job}"),
         None => format!("checkpoint {number}"),
     };
     Err(StorageError::Foreign {
         path: shown.into(),
-        expected: place(number.unwrap_or(metadata.id.0)),
+        expected: place(number.unwrap_or(metadata.id)),
         found: format!("checkpoint {} of job `{}` with id {}", metadata.id, metadata.job_name, metadata.job),
     })
 }
@@ -41,12 +40,12 @@ pub(crate) fn check_record(shown: &str, job: JobId, record: &RegisterRecord) -> 
         });
     }
     let named = record.completed.iter().chain(&record.retained);
-    match named.into_iter().find(|named| checkpoint_number(&named.path) != Some(named.id.0)) {
+    match named.into_iter().find(|named| checkpoint_paths::checkpoint_of(&named.path) != Some(named.id)) {
         None => Ok(()),
         Some(named) => Err(StorageError::corrupt(
             shown,
             "folder of a checkpoint",
-            format!("`chk-{}`", named.id),
+            format!("`{}`", checkpoint_paths::checkpoint(named.id)),
             format!("`{}`", named.path),
         )),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stillstream_types::crash::crash_point;
-use stillstream_types::{CheckpointId, Generation, JobId, JobOutcome, RegisterRecord};
+use stillstream_types::{CheckpointId, Generation, JobId, JobOutcome, RegisterRecord, checkpoint_paths};
 
 use crate::checkpoint::JobStorage;
 use crate::cleanup::KEEP_FILE;
@@ -316,7 +316,7 @@ fn refuse_roll_back(
         };
         return Err(StorageError::RegisterMissing { looked_at, found });
     };
-    let newest = record.completed.last().map_or(0, |completed| completed.id.0);
+    let newest = record.completed.last().map_or(CheckpointId(0), |completed| completed.id);
     // the note says by itself that no version is missing
     let is_newest = matches!(noted, Noted::Version(number) if number > 0 && number == version.number);
     let mut found = Vec::new();
@@ -326,11 +326,11 @@ fn refuse_roll_back(
         found.push(format!("`{}` says that version {number} was written", shown()));
     }
     let kept = storage.kept_directories()?;
-    for (number, has_metadata) in checkpoint_dirs(storage)?.split_off(&newest.saturating_add(1)) {
-        let path = format!("chk-{number}");
+    for (id, has_metadata) in checkpoint_dirs(storage)?.split_off(&CheckpointId(newest.0.saturating_add(1))) {
+        let path = checkpoint_paths::checkpoint(id);
         // one that a person keeps is of an earlier run
-        let retained = record.retained.iter().any(|retained| retained.id.0 == number);
-        if !has_metadata || retained || kept.contains(&number) {
+        let retained = record.retained.iter().any(|retained| retained.id == id);
+        if !has_metadata || retained || kept.contains(&id) {
             continue;
         }
         let Ok(metadata) = storage.read_metadata(&path) else { continue };
@@ -373,18 +373,18 @@ fn new_record(job: JobId, job_name: &str) -> RegisterRecord {
 
 /// Marks every completed checkpoint as one that a person decides about. Gives the highest number and generation seen.
 fn keep_all(storage: &JobStorage) -> Result<(CheckpointId, Generation), StorageError> {
-    let (mut id, mut generation) = (CheckpointId(0), Generation(0));
-    for (number, has_metadata) in checkpoint_dirs(storage)? {
-        id = id.max(CheckpointId(number));
+    let (mut highest, mut generation) = (CheckpointId(0), Generation(0));
+    for (id, has_metadata) in checkpoint_dirs(storage)? {
+        highest = highest.max(id);
         if !has_metadata {
             continue;
         }
-        let path = format!("chk-{number}");
+        let path = checkpoint_paths::checkpoint(id);
         match storage.read_metadata(&path) {
             Ok(metadata) => generation = generation.max(metadata.generation),
             Err(error) => tracing::warn!(%error, "a checkpoint cannot be read; it is kept"),
         }
         storage.store().put_new(&storage.key(&join(&path, KEEP_FILE)), b"")?;
     }
-    Ok((id, generation))
+    Ok((highest, generation))
 }

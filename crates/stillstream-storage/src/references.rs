@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use stillstream_types::shared_file::SHARED_FOLDER;
+use stillstream_types::checkpoint_paths::{self, SHARED_FOLDER};
 use stillstream_types::{CheckpointId, CheckpointMetadata, CompletedRef, RegisterRecord, StreamHandle};
 
-use crate::checkpoint::{JobStorage, checkpoint_number};
+use crate::checkpoint::JobStorage;
 use crate::cleanup::KEEP_FILE;
 use crate::error::StorageError;
 
@@ -56,9 +56,8 @@ impl JobStorage {
                 return references;
             }
         };
-        for number in kept {
-            let id = CheckpointId(number);
-            add(id, self.read_kept(number));
+        for id in kept {
+            add(id, self.read_kept(id));
             references.kept.push(id);
         }
         references
@@ -77,8 +76,8 @@ impl JobStorage {
         for retained in &record.retained {
             add(self.read_retained(&retained.path)?);
         }
-        for number in self.kept_directories()? {
-            add(self.read_kept(number)?);
+        for id in self.kept_directories()? {
+            add(self.read_kept(id)?);
         }
         Ok(referenced)
     }
@@ -93,18 +92,18 @@ impl JobStorage {
     }
 
     /// The metadata in a directory that is marked with `_keep`; `None` if it has none: then it is no checkpoint.
-    fn read_kept(&self, number: u64) -> Result<Option<CheckpointMetadata>, StorageError> {
-        match self.read_metadata(&format!("chk-{number}")) {
+    fn read_kept(&self, id: CheckpointId) -> Result<Option<CheckpointMetadata>, StorageError> {
+        match self.read_metadata(&checkpoint_paths::checkpoint(id)) {
             Err(error) if error.is_not_found() => Ok(None),
             read => read.map(Some),
         }
     }
 
-    /// The numbers of the directories that are marked with a file `_keep`.
-    pub(crate) fn kept_directories(&self) -> Result<BTreeSet<u64>, StorageError> {
+    /// The checkpoints whose directories are marked with a file `_keep`.
+    pub(crate) fn kept_directories(&self) -> Result<BTreeSet<CheckpointId>, StorageError> {
         let entries = self.store().list(&self.streams.anchor)?;
         let kept = |key: &str| match self.path_of(key)?.split_once('/')? {
-            (dir, KEEP_FILE) => checkpoint_number(dir),
+            (dir, KEEP_FILE) => checkpoint_paths::checkpoint_of(dir),
             _ => None,
         };
         Ok(entries.iter().filter_map(|entry| kept(&entry.key)).collect())

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stillstream_types::{CheckpointMetadata, JobId};
+use stillstream_types::{CheckpointMetadata, JobId, checkpoint_paths};
 
 use crate::error::StorageError;
 use crate::identity;
@@ -122,6 +122,6 @@ fn directory_of(path: &Path, location: &str) -> Result<PathBuf, StorageError> {
 /// The checkpoint with the highest number, if `path` is a job's directory.
 fn newest_inside(path: &Path) -> Option<String> {
     let names = fs::read_dir(path).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let numbered = names.filter_map(|name| Some((crate::checkpoint::checkpoint_number(&name)?, name)));
+    let numbered = names.filter_map(|name| Some((checkpoint_paths::checkpoint_of(&name)?, name)));
     numbered.filter(|(_, name)| path.join(name).join(METADATA_FILE).is_file()).max().map(|(_, name)| name)
 }

@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use stillstream_types::{CheckpointId, CheckpointKind, CheckpointMetadata, CompletedRef};
+use stillstream_types::{CheckpointId, CheckpointKind, CheckpointMetadata, CompletedRef, checkpoint_paths};
 
-use crate::checkpoint::{JobStorage, checkpoint_number};
+use crate::checkpoint::JobStorage;
 use crate::error::StorageError;
 use crate::metadata::METADATA_FILE;
 use crate::register::Loaded;
 use crate::verify::VerifyMode;
 
-/// The checkpoint directories of a job: number, and whether `_metadata` is there.
-pub(crate) fn checkpoint_dirs(storage: &JobStorage) -> Result<BTreeMap<u64, bool>, StorageError> {
+/// The checkpoints that have a directory, and whether `_metadata` is there.
+pub(crate) fn checkpoint_dirs(storage: &JobStorage) -> Result<BTreeMap<CheckpointId, bool>, StorageError> {
     let mut dirs = BTreeMap::new();
     for entry in storage.store().list(&storage.streams.anchor)? {
         let Some((dir, file)) = storage.path_of(&entry.key).and_then(|path| path.split_once('/')) else {
             continue;
         };
-        if let Some(number) = checkpoint_number(dir) {
-            *dirs.entry(number).or_insert(false) |= file == METADATA_FILE;
+        if let Some(id) = checkpoint_paths::checkpoint_of(dir) {
+            *dirs.entry(id).or_insert(false) |= file == METADATA_FILE;
         }
     }
     Ok(dirs)
@@ -33,24 +33,24 @@ pub(crate) fn salvage(storage: &JobStorage, mut loaded: Loaded) -> Result<Loaded
     let record = &mut loaded.record;
     // each lost version raised the generation by one at most
     record.generation.0 = record.generation.0.saturating_add(loaded.damaged.len() as u64);
-    let newest = record.completed.last().map_or(0, |completed| completed.id.0);
+    let newest = record.completed.last().map_or(CheckpointId(0), |completed| completed.id);
     let named = record.completed.len();
     let mut reasons = Vec::new();
-    record.completed.retain(|completed| match whole(storage, completed.id.0) {
+    record.completed.retain(|completed| match whole(storage, completed.id) {
         Ok(_) => true,
         Err(error) => {
             reasons.push(error.to_string());
             false
         }
     });
-    for (&number, &has_metadata) in &checkpoint_dirs(storage)? {
-        record.last_checkpoint_id = record.last_checkpoint_id.max(CheckpointId(number));
-        if number <= newest || !has_metadata {
+    for (&id, &has_metadata) in &checkpoint_dirs(storage)? {
+        record.last_checkpoint_id = record.last_checkpoint_id.max(id);
+        if id <= newest || !has_metadata {
             continue;
         }
-        match whole(storage, number) {
+        match whole(storage, id) {
             Ok(metadata) if metadata.kind != CheckpointKind::Savepoint => {
-                let (id, path) = (CheckpointId(number), format!("chk-{number}"));
+                let path = checkpoint_paths::checkpoint(id);
                 record.generation = record.generation.max(metadata.generation);
                 record.completed.push(CompletedRef { id, path });
             }
@@ -73,8 +73,8 @@ pub(crate) fn salvage(storage: &JobStorage, mut loaded: Loaded) -> Result<Loaded
     Ok(loaded)
 }
 
-fn whole(storage: &JobStorage, number: u64) -> Result<CheckpointMetadata, StorageError> {
-    let metadata = storage.read_metadata(&format!("chk-{number}"))?;
+fn whole(storage: &JobStorage, id: CheckpointId) -> Result<CheckpointMetadata, StorageError> {
+    let metadata = storage.read_metadata(&checkpoint_paths::checkpoint(id))?;
     storage.verify(&metadata, VerifyMode::Lengths)?;
     Ok(metadata)
 }

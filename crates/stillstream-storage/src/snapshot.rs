@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stillstream_types::streams::{SnapshotStore, SnapshotStream};
-use stillstream_types::{CheckpointId, StreamHandle, shared_file};
+use stillstream_types::{CheckpointId, StreamHandle, checkpoint_paths};
 
 use crate::error::{MISSING, SHORT, StorageError};
 use crate::frame::checksum;
@@ -180,7 +180,7 @@ fn plain(name: &str) -> String {
 
 impl SnapshotStore for SubtaskSnapshots {
     fn create(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
-        let path = format!("chk-{}/{}", self.checkpoint, self.file_name(name));
+        let path = join(&checkpoint_paths::checkpoint(self.checkpoint), &self.file_name(name));
         self.open(path, self.options.inline_threshold())
     }
 
@@ -194,7 +194,7 @@ impl SnapshotStore for SubtaskSnapshots {
 
     fn create_shared(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
         // a handle can be named again only if it names a file, however small
-        self.open(shared_file::path(self.checkpoint, &self.file_name(name)), 0)
+        self.open(checkpoint_paths::shared_file(self.checkpoint, &self.file_name(name)), 0)
     }
 
     fn read(&self, handle: &StreamHandle, offset: u64, len: u64) -> io::Result<Vec<u8>> {

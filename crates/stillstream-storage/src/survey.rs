@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use stillstream_types::{CheckpointId, RegisterRecord, StreamHandle, shared_file};
+use stillstream_types::{CheckpointId, RegisterRecord, StreamHandle, checkpoint_paths};
 
-use crate::checkpoint::{JobStorage, checkpoint_number};
+use crate::checkpoint::JobStorage;
 use crate::cleanup::KEEP_FILE;
 use crate::error::StorageError;
 use crate::metadata::METADATA_FILE;
@@ -70,7 +70,7 @@ impl JobStorage {
         let mut stays = Vec::new();
         let named =
             record.completed.iter().chain(&record.retained).map(|named| (named.id, named.path.clone()));
-        let marked = kept.iter().map(|number| (CheckpointId(*number), format!("chk-{number}")));
+        let marked = kept.iter().map(|id| (*id, checkpoint_paths::checkpoint(*id)));
         for (id, path) in named.chain(marked) {
             if stays.contains(&id) {
                 continue;
@@ -93,17 +93,19 @@ impl JobStorage {
         let used = |path: &str| {
             let (dir, file) = path.split_once('/').unwrap_or(("", path));
             let known = live.get(path);
-            match (dir, checkpoint_number(dir).map(CheckpointId)) {
-                (shared_file::SHARED_FOLDER, _) => match (known, shared_file::creator_of_leftover(path)) {
-                    (Some(by), _) => FileUse::Shared(by.clone()),
-                    (None, Some(creator)) if creator <= record.last_checkpoint_id => FileUse::Orphan,
-                    (None, Some(_)) => {
-                        FileUse::Unsure("its number is higher than any that the register knows")
+            match (dir, checkpoint_paths::checkpoint_of(dir)) {
+                (checkpoint_paths::SHARED_FOLDER, _) => {
+                    match (known, checkpoint_paths::creator_of_leftover(path)) {
+                        (Some(by), _) => FileUse::Shared(by.clone()),
+                        (None, Some(creator)) if creator <= record.last_checkpoint_id => FileUse::Orphan,
+                        (None, Some(_)) => {
+                            FileUse::Unsure("its number is higher than any that the register knows")
+                        }
+                        (None, None) => FileUse::Unsure("its name is not one that is given here"),
                     }
-                    (None, None) => FileUse::Unsure("its name is not one that is given here"),
-                },
+                }
                 (_, Some(id)) if known.is_some() => FileUse::Checkpoint(id),
-                (_, Some(id)) if kept.contains(&id.0) => FileUse::Checkpoint(id),
+                (_, Some(id)) if kept.contains(&id) => FileUse::Checkpoint(id),
                 (_, Some(id)) if stays.contains(&id) => match file {
                     METADATA_FILE | KEEP_FILE => FileUse::Checkpoint(id),
                     _ => FileUse::Unsure("it lies beside a checkpoint that does not name it"),

@@ -15,7 +15,7 @@ use stillstream_storage::{
 };
 use stillstream_testing::{FailingStore, Fault, Gate, Op, PowerCut, Rule};
 use stillstream_types::streams::{SnapshotStore, SnapshotStream};
-use stillstream_types::{CheckpointId, Generation, JobId, StreamHandle, shared_file};
+use stillstream_types::{CheckpointId, Generation, JobId, StreamHandle, checkpoint_paths};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 fn runtime() -> Runtime {
@@ -65,7 +65,7 @@ fn complete(job: &JobStorage, lease: &mut Lease) -> Result<CheckpointId, Storage
         let metadata = job.read_metadata(&last.path)?;
         names.extend(metadata.streams().filter(|stream| stream.is_shared()).cloned());
     }
-    let written_by = |stream: &StreamHandle| stream.path().and_then(shared_file::creator);
+    let written_by = |stream: &StreamHandle| stream.path().and_then(checkpoint_paths::creator);
     streams
         .extend(names.iter().filter(|s| written_by(s) == older.last().map(|last| last.id)).take(1).cloned());
     let mut metadata = sample_incremental_metadata(id.0, job.id(), &streams);

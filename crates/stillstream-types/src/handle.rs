@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::checkpoint_paths;
 use crate::key_group::KeyGroupRange;
 use crate::{CheckpointId, Generation, JobId, KeyGroup, OperatorId, SubtaskIndex};
 
@@ -45,7 +46,7 @@ impl StreamHandle {
 
     /// Whether it is a file that several checkpoints may name: its path begins with `shared/`.
     pub fn is_shared(&self) -> bool {
-        self.path().is_some_and(|path| path.starts_with("shared/"))
+        self.path().is_some_and(checkpoint_paths::is_shared)
     }
 
     /// The file's path, if it is a file.

@@ -9,14 +9,16 @@
 //! | [`time`] | [`Timestamp`] and durations as Flink writes them |
 //! | [`file_access`] | who may read the files that a job makes |
 //! | [`handle`] | what a task hands to the coordinator: where its state lies |
-//! | [`shared_file`] | the names of files that several checkpoints may name |
+//! | [`checkpoint_paths`] | every path below a job's checkpoint directory |
 //! | [`streams`] | the narrow door through which a snapshot is written and read |
 //! | [`config`] | Flink's configuration keys, typed and checked |
 //! | [`paths`] | paths as people write them |
+//! | [`prefetch`] | memory that is asked for before it is read |
 //! | [`threads`] | threads that leave the processor to others |
 //! | [`crash`] | places where a test may make the process die |
 //! | [`error`] | [`Error`], the one error type of users' code |
 
+pub mod checkpoint_paths;
 pub mod config;
 pub mod crash;
 pub mod error;
@@ -26,7 +28,7 @@ pub mod ids;
 pub mod key_group;
 pub mod murmur;
 pub mod paths;
-pub mod shared_file;
+pub mod prefetch;
 pub mod streams;
 pub mod threads;
 pub mod time;

@@ -71,11 +71,11 @@ pub use keyed_stream::KeyedStream;
 pub use restart::RestartStrategy;
 pub use side_output::OutputTag;
 pub use sinks::StreamSink;
-pub use stillstream_checkpoint::{
-    CheckpointReport, CheckpointStatistics, CheckpointStatus, CheckpointSummary, JobStatus, LongestPhases,
-};
 pub use stillstream_connectors as connectors;
 pub use stillstream_derive::main;
+pub use stillstream_jobmaster::{
+    CheckpointReport, CheckpointStatistics, CheckpointStatus, CheckpointSummary, JobStatus, LongestPhases,
+};
 pub use stillstream_runtime::connect;
 pub use stillstream_runtime::exchange::KeySelector;
 pub use stillstream_runtime::job::{

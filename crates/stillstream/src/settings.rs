@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use stillstream_checkpoint::{CheckpointConfig, CheckpointingMode, RestartStrategyConfig, Retention};
-use stillstream_runtime::PendingTimers;
+use stillstream_jobmaster::{CheckpointConfig, CheckpointingMode, RestartStrategyConfig, Retention};
 use stillstream_runtime::connect::CommitPolicy;
-use stillstream_runtime::job::{JobSettings, ProgressMode, StateBackend};
+use stillstream_runtime::job::{JobSettings, StateBackend};
 use stillstream_state::{RocksDbOptions, StateError};
 use stillstream_types::config::{self, CheckpointStorageType, Configuration, StateBackendType, options as o};
 use stillstream_types::{Error, ErrorKind, Result};
@@ -70,11 +69,7 @@ pub(crate) fn job_settings(
         buffer_timeout: config.get(o::BUFFER_TIMEOUT_ENABLED).then(|| config.get(o::BUFFER_TIMEOUT)),
         auto_watermark_interval: Some(config.get(o::AUTO_WATERMARK_INTERVAL)).filter(|at| !at.is_zero()),
         watermark_each_batch: !config.is_set(o::AUTO_WATERMARK_INTERVAL),
-        pending_timers: match config.get(o::PENDING_TIMERS) {
-            config::PendingTimers::Drop => PendingTimers::Drop,
-            config::PendingTimers::Fire => PendingTimers::Fire,
-            config::PendingTimers::Await => PendingTimers::Await,
-        },
+        pending_timers: config.get(o::PENDING_TIMERS),
         cancellation_timeout: match config.get(o::CANCELLATION_TIMEOUT) {
             Duration::ZERO => FOREVER,
             timeout => timeout.min(FOREVER),
@@ -83,11 +78,7 @@ pub(crate) fn job_settings(
         inline_threshold: config.get(o::DATA_INLINE_THRESHOLD).bytes(),
         file_access: config.get(o::FILE_ACCESS),
         frame_size: config.get(o::RPC_FRAME_SIZE).bytes(),
-        progress: match config.get(o::PROGRESS) {
-            config::ProgressMode::Auto => ProgressMode::Auto,
-            config::ProgressMode::Always => ProgressMode::Always,
-            config::ProgressMode::Never => ProgressMode::Never,
-        },
+        progress: config.get(o::PROGRESS),
         heartbeat_timeout: config.get(o::HEARTBEAT_TIMEOUT),
         ..JobSettings::default()
     })

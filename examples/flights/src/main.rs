@@ -27,7 +27,7 @@ Usage: flights [OPTIONS]
   --no-kill                  do not kill it
   --parallelism N            subtasks of each operator (default: 2)
   --processes N              worker processes (default: 1: all in one)
-  --backend NAME             memory or filesystem (default: filesystem)
+  --storage NAME             where checkpoints are kept: memory or filesystem (default: filesystem)
   -D KEY=VALUE               any setting of docs/configuration.md
 ";
 
@@ -100,7 +100,7 @@ fn start_job(arguments: &[String], out: &Path, fresh: bool) -> Result<Child> {
     if !said("--checkpoint-dir") {
         command.arg("--checkpoint-dir").arg(out.join("checkpoints"));
     }
-    let defaults = [("--checkpoint-interval", "200ms"), ("--parallelism", "2"), ("--backend", "filesystem")];
+    let defaults = [("--checkpoint-interval", "200ms"), ("--parallelism", "2"), ("--storage", "filesystem")];
     for (name, value) in defaults.into_iter().filter(|(name, _)| !said(name)) {
         command.args([name, value]);
     }

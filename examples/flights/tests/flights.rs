@@ -113,7 +113,7 @@ fn program(out: &Path, arguments: &[&str]) -> Command {
 
 /// The job alone, without the demonstration around it.
 fn job(out: &Path, arguments: &[&str]) -> Child {
-    let mut command = program(out, &["--job", "--backend", "filesystem", "--checkpoint-interval", "20ms"]);
+    let mut command = program(out, &["--job", "--storage", "filesystem", "--checkpoint-interval", "20ms"]);
     command.arg("--checkpoint-dir").arg(out.join("checkpoints")).args(arguments).spawn().unwrap()
 }
 
@@ -159,12 +159,12 @@ fn kill_9(pid: u32) {
 }
 
 #[test]
-fn the_result_equals_an_independent_computation_at_any_parallelism_and_backend() {
+fn the_result_equals_an_independent_computation_at_any_parallelism_and_storage() {
     let expected = expected();
     for arguments in [
         &["--pace", "0s", "--parallelism", "1"][..],
         &["--pace", "0s", "--parallelism", "2"],
-        &["--pace", "0s", "--parallelism", "3", "--backend", "memory"],
+        &["--pace", "0s", "--parallelism", "3", "--storage", "memory"],
     ] {
         let out = tempfile::tempdir().unwrap();
         finish(out.path(), arguments);

@@ -3,6 +3,7 @@
 
 mod circles;
 mod comments;
+mod floors;
 mod links;
 mod manifests;
 mod packages;
@@ -20,10 +21,11 @@ pub(crate) use packages::published;
 pub(crate) type Rule = (&'static str, fn(&Path) -> Result<(), String>);
 
 /// All of them.
-pub(crate) const ALL: [Rule; 7] = [
+pub(crate) const ALL: [Rule; 8] = [
     ("unused dependencies", unused::check),
     ("licences and versions", third_party::check),
     ("circles", circles::check),
+    ("floors", floors::check),
     ("links", links::check),
     ("packages", packages::check),
     ("spelling", spelling::check),

@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use stillstream_types::{Error, ErrorKind, Result, ResultExt};
 
-use crate::batch::{AnyBatch, Batch};
 use crate::catch::catch_on_thread;
 use crate::operator::SourceStatus;
+use crate::operator::batch::{AnyBatch, Batch};
 use crate::waker::Waker;
 
 /// Records of one split, and where the split goes on after them.

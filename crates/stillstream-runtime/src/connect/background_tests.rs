@@ -6,8 +6,8 @@ use std::time::Duration;
 use stillstream_types::{Error, Result};
 
 use super::{BackgroundReader, Chunk, ChunkSender};
-use crate::batch::Batch;
 use crate::operator::SourceStatus;
+use crate::operator::batch::Batch;
 use crate::waker::Waker;
 
 fn chunk(n: u64) -> Chunk<u64, u64> {

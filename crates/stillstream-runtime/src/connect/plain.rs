@@ -7,7 +7,7 @@ use stillstream_state::Data;
 use stillstream_types::{CheckpointId, Result};
 
 use super::sink::{Committer, Prepared, Sink, SinkContext, SinkWriter};
-use crate::batch::Batch;
+use crate::operator::batch::Batch;
 
 /// Writes batches somewhere, at once.
 pub trait PlainWriter<T>: 'static {

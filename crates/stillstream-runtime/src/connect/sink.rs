@@ -8,10 +8,10 @@ use stillstream_state::Data;
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{CheckpointId, JobId, OperatorId, Result, SubtaskIndex};
 
-use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::metrics::Counters;
 use crate::operator::OpenContext;
+use crate::operator::batch::Batch;
 use crate::waker::Waker;
 
 /// What a job without checkpoints calls its only transaction: above every checkpoint, so that what a crash leaves of it is

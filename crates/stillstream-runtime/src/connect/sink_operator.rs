@@ -12,7 +12,7 @@ use super::commit_thread::CommitThread;
 use super::list_state::StoredList;
 use super::sink::{CommitPolicy, Committer, NO_CHECKPOINT, Sink, SinkContext, SinkWriter};
 use super::transactions::Transactions;
-use crate::batch::AnyBatch;
+use crate::operator::batch::AnyBatch;
 use crate::operator::{AsyncSnapshot, OpenContext, Operator, Output};
 use crate::plan::NodeBody;
 

@@ -11,8 +11,8 @@ use stillstream_types::{CheckpointId, Error, ErrorKind, OperatorSubtaskState, Re
 use super::{
     CommitPolicy, Committer, Plain, PlainWriter, Prepared, Sink, SinkContext, SinkOperator, SinkWriter,
 };
-use crate::batch::Batch;
 use crate::clock::{Clock, ManualClock, SystemClock};
+use crate::operator::batch::Batch;
 use crate::operator::{AsyncSnapshot, OpenContext, Operator, Output};
 
 /// Commits numbers into a list; what is durable, and how often something fails, is known to the test.

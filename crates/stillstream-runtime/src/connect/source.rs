@@ -6,9 +6,9 @@ use std::sync::Arc;
 use stillstream_state::Data;
 use stillstream_types::{OperatorId, Result, SubtaskIndex};
 
-use crate::batch::{AnyBatch, Batch};
 use crate::clock::Clock;
 use crate::metrics::Counters;
+use crate::operator::batch::{AnyBatch, Batch};
 use crate::operator::{OpenContext, SourceStatus};
 use crate::waker::Waker;
 

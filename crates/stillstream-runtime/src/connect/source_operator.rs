@@ -7,7 +7,7 @@ use stillstream_types::{CheckpointId, Error, ErrorKind, RedistributionMode, Resu
 
 use super::list_state::StoredList;
 use super::source::{SourceContext, SplitNews, SplitReader, SplitSource};
-use crate::batch::Batch;
+use crate::operator::batch::Batch;
 use crate::operator::{AsyncSnapshot, OpenContext, Output, Source, SourceStatus, SplitEvent};
 use crate::plan::NodeBody;
 

@@ -7,12 +7,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use stillstream_checkpoint::{CheckpointReport, CheckpointStatistics, JobStatus};
+use stillstream_jobmaster::{CheckpointReport, CheckpointStatistics, JobStatus};
 use stillstream_types::{CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, Timestamp};
 
 use super::event_times::{EventTimes, TaskEventTime};
 use super::manager::Message;
 use crate::clock::{Clock, SystemClock};
+pub use crate::metrics::JobMetrics;
 
 /// Checkpoints of a whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,19 +99,6 @@ impl fmt::Display for JobResult {
             self.checkpoints.completed
         )
     }
-}
-
-/// Figures of a running job.
-#[derive(Clone, Debug, Default)]
-pub struct JobMetrics {
-    /// See [`JobResult::records_in`].
-    pub records_in: u64,
-    /// See [`JobResult::records_out`].
-    pub records_out: u64,
-    /// The most records that were ever in flight on one edge to one worker, as of the end of the last attempt.
-    pub max_in_flight: u64,
-    /// Rare events by name.
-    pub counters: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use stillstream_types::{SubtaskId, SubtaskIndex, Timestamp};
 
 use crate::clock::Clock;
 use crate::control::TaskTime;
-use crate::plan::{Physical, Task};
+use crate::plan::{PhysicalPlan, Task};
 
 /// Event time of one subtask of a task, which is a chain of operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,11 +95,11 @@ fn known(watermark: i64) -> Option<Timestamp> {
 pub(crate) struct EventTimes {
     said: BTreeMap<SubtaskId, TaskTime>,
     /// The plan, for names, and the clock, for how long somebody has been silent; known once the job runs.
-    known: Option<(Arc<Physical>, Arc<dyn Clock>)>,
+    known: Option<(Arc<PhysicalPlan>, Arc<dyn Clock>)>,
 }
 
 impl EventTimes {
-    pub fn of(physical: Arc<Physical>, clock: Arc<dyn Clock>) -> Self {
+    pub fn of(physical: Arc<PhysicalPlan>, clock: Arc<dyn Clock>) -> Self {
         Self { said: BTreeMap::new(), known: Some((physical, clock)) }
     }
 
@@ -125,7 +125,7 @@ impl EventTimes {
 }
 
 fn read_task(
-    physical: &Physical,
+    physical: &PhysicalPlan,
     task: &Task,
     subtask: SubtaskIndex,
     time: &TaskTime,

@@ -11,10 +11,12 @@ use stillstream_types::{Error, ErrorKind, Result};
 use timely::worker::Worker;
 
 use crate::catch::catch;
+use crate::control::ReportSink;
 use crate::control::{AttemptSpec, Control, Report};
+use crate::dataflow::mailbox::Inbox;
+use crate::dataflow::open::WorkerContext;
+use crate::dataflow::worker::run_attempt;
 use crate::metrics::WorkerMetrics;
-use crate::shared::ReportSink;
-use crate::worker::{Inbox, WorkerContext, run_attempt};
 
 /// Runs attempts. All answers come as reports.
 pub(crate) trait Fleet: Send {

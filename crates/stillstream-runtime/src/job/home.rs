@@ -5,12 +5,12 @@ use std::fmt;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use stillstream_checkpoint::{DiscardTarget, References, RegisterOutcome, WriteOutcome};
+use stillstream_jobmaster::{DiscardTarget, References, RegisterOutcome, WriteOutcome};
 use stillstream_storage::{
     JobStorage, Lease, Neighbours, RetainedCheckpoint, SharedReferences, StorageError, StorageOptions,
 };
 use stillstream_types::{
-    CheckpointId, CheckpointMetadata, CompletedRef, Error, ErrorKind, RegisterRecord, Result,
+    CheckpointMetadata, CompletedRef, Error, ErrorKind, RegisterRecord, Result, checkpoint_paths,
 };
 
 /// How long the end of a job waits for a write of the register that is under way.
@@ -27,8 +27,7 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     fn read_references(&self, completed: &[CompletedRef], retained: &[CompletedRef]) -> References;
     /// The files below `shared/`, relative to the job's checkpoint directory.
     fn list_shared(&self) -> Result<Vec<String>, String>;
-    fn prepare(&self, id: CheckpointId, directory: &str) -> Result<(), String>;
-    fn write_metadata(&self, directory: &str, metadata: &CheckpointMetadata) -> WriteOutcome;
+    fn write_metadata(&self, metadata: &CheckpointMetadata) -> WriteOutcome;
     fn read_metadata(&self, directory: &str) -> Result<CheckpointMetadata>;
     /// Metadata of a snapshot that the user named.
     fn read_foreign(&self, location: &str) -> Result<CheckpointMetadata> {
@@ -97,12 +96,9 @@ impl CheckpointHome for MemoryHome {
         Ok(Vec::new())
     }
 
-    fn prepare(&self, _: CheckpointId, _: &str) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn write_metadata(&self, directory: &str, metadata: &CheckpointMetadata) -> WriteOutcome {
-        self.metadata.lock().insert(directory.to_string(), metadata.clone());
+    fn write_metadata(&self, metadata: &CheckpointMetadata) -> WriteOutcome {
+        let directory = checkpoint_paths::directory(metadata.job, metadata.kind, metadata.id);
+        self.metadata.lock().insert(directory, metadata.clone());
         WriteOutcome::Written
     }
 
@@ -222,12 +218,7 @@ impl CheckpointHome for StorageHome {
         self.storage.list_shared().map_err(|error| error.to_string())
     }
 
-    fn prepare(&self, _: CheckpointId, _: &str) -> Result<(), String> {
-        // directories come into being with their first file
-        Ok(())
-    }
-
-    fn write_metadata(&self, _: &str, metadata: &CheckpointMetadata) -> WriteOutcome {
+    fn write_metadata(&self, metadata: &CheckpointMetadata) -> WriteOutcome {
         match self.storage.write_metadata(metadata) {
             Ok(_) => WriteOutcome::Written,
             Err(error) if error.is_indeterminate() => WriteOutcome::Unknown(error.to_string()),
@@ -241,16 +232,12 @@ impl CheckpointHome for StorageHome {
 
     fn discard(&self, target: &DiscardTarget) -> Result<(), String> {
         let report = match target {
-            DiscardTarget::Directory { path, shared } => {
-                match stillstream_checkpoint::cleaner::checkpoint_of(path) {
-                    Some(id) => self.storage.discard_checkpoint_and_shared(id, shared),
-                    None => {
-                        return Err(format!(
-                            "`{path}` is not the directory of a checkpoint; it is left alone"
-                        ));
-                    }
+            DiscardTarget::Directory { path, shared } => match checkpoint_paths::checkpoint_of(path) {
+                Some(id) => self.storage.discard_checkpoint_and_shared(id, shared),
+                None => {
+                    return Err(format!("`{path}` is not the directory of a checkpoint; it is left alone"));
                 }
-            }
+            },
             DiscardTarget::Files(paths) => self.storage.discard_files(paths.iter().map(String::as_str)),
         };
         match report.failed.first() {

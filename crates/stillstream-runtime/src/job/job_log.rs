@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use stillstream_checkpoint::statistics::explain;
-use stillstream_checkpoint::{CheckpointStatistics, CheckpointStatus, CheckpointSummary};
+use stillstream_jobmaster::explain;
+use stillstream_jobmaster::{CheckpointStatistics, CheckpointStatus, CheckpointSummary};
 use stillstream_types::{CheckpointId, SubtaskId};
 
 use super::client::JobMetrics;
@@ -288,7 +288,7 @@ pub(crate) fn subtask_name((id, name): &(SubtaskId, String)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stillstream_checkpoint::LongestPhases;
+    use stillstream_jobmaster::LongestPhases;
     use stillstream_types::CheckpointKind;
 
     const SECOND: Duration = Duration::from_secs(1);

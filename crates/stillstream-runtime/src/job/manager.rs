@@ -1,6 +1,6 @@
 //! The JobManager: runs the coordinator's commands, starts and stops attempts, asks the restart strategy.
 //!
-//! It is a shell: what is decided is decided in `stillstream-checkpoint`, by engines that know neither clock nor thread.
+//! It is a shell: what is decided is decided in `stillstream-jobmaster`, by engines that know neither clock nor thread.
 //!
 //! | file | what is inside |
 //! |---|---|
@@ -24,8 +24,8 @@ use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use stillstream_checkpoint::restore::plan_restore;
-use stillstream_checkpoint::{
+use stillstream_jobmaster::plan_restore;
+use stillstream_jobmaster::{
     AckMetrics, CheckpointCoordinator, CheckpointFailure, CheckpointReport, Command, Event, FailureReason,
     JobState, JobStatus, OperatorInfo, Repetition, RequestId, RestartDecision, RestartStrategy,
     RestartStrategyConfig, Retention, TaskInfo,
@@ -47,7 +47,7 @@ use super::settings::JobSettings;
 use crate::clock::Clock;
 use crate::control::{AttemptSpec, Control, Report, RestoredState, SnapshotTimes};
 use crate::metrics::Counters;
-use crate::plan::Physical;
+use crate::plan::PhysicalPlan;
 
 /// What reaches the JobManager.
 pub(crate) enum Message {
@@ -110,7 +110,7 @@ impl Phase {
 
 pub(crate) struct Manager {
     pub settings: JobSettings,
-    pub physical: Arc<Physical>,
+    pub physical: Arc<PhysicalPlan>,
     pub coordinator: CheckpointCoordinator,
     pub fleet: Box<dyn Fleet>,
     pub home: Arc<dyn CheckpointHome>,
@@ -151,14 +151,13 @@ fn metrics_of(times: &SnapshotTimes) -> AckMetrics {
         alignment: Duration::from_micros(times.alignment_us),
         synchronous: Duration::from_micros(times.sync_us),
         asynchronous: Duration::from_micros(times.async_us),
-        ..AckMetrics::default()
     }
 }
 
 /// What the manager is made of.
 pub(crate) struct Parts {
     pub settings: JobSettings,
-    pub physical: Arc<Physical>,
+    pub physical: Arc<PhysicalPlan>,
     pub coordinator: CheckpointCoordinator,
     pub fleet: Box<dyn Fleet>,
     pub home: Arc<dyn CheckpointHome>,
@@ -323,34 +322,27 @@ impl Manager {
             Command::ListShared => {
                 self.io.run_low(move || Message::Engine(Event::SharedListed { result: home.list_shared() }))
             }
-            Command::PrepareLocation { checkpoint, .. } => {
-                let directory = stillstream_checkpoint::cleaner::directory(checkpoint);
-                self.io.run(move || {
-                    let result = home.prepare(checkpoint, &directory).map(|()| directory);
-                    Message::Engine(Event::LocationPrepared { checkpoint, result })
-                });
-            }
-            Command::TriggerSources { generation, checkpoint, .. } => {
+            Command::TriggerSources { generation, checkpoint } => {
                 if generation == self.state.generation {
                     self.fleet.send(Control::Trigger { id: checkpoint, at_ms: self.clock.now_ms() });
                 }
             }
-            Command::WriteMetadata { path, metadata } => {
+            Command::WriteMetadata { metadata } => {
                 let checkpoint = metadata.id;
                 self.io.run(move || {
                     Message::Engine(Event::MetadataWritten {
                         checkpoint,
-                        outcome: home.write_metadata(&path, &metadata),
+                        outcome: home.write_metadata(&metadata),
                     })
                 });
             }
-            Command::NotifyComplete { generation, checkpoint, .. } => {
+            Command::NotifyComplete { generation, checkpoint } => {
                 passing("before-notification");
                 if generation == self.state.generation {
                     self.fleet.send(Control::Complete { id: checkpoint });
                 }
             }
-            Command::NotifyAborted { generation, checkpoint, .. } => {
+            Command::NotifyAborted { generation, checkpoint } => {
                 if generation == self.state.generation {
                     self.fleet.send(Control::Aborted { id: checkpoint });
                 }
@@ -422,8 +414,7 @@ impl Manager {
             }
             Report::Declined { checkpoint, subtask, reason } => {
                 let message = format!("{}: {reason}", self.task_name(subtask));
-                let reason = FailureReason::CheckpointAsyncException;
-                self.engine(Event::Decline { generation, checkpoint, subtask, reason, message });
+                self.engine(Event::Decline { generation, checkpoint, subtask, message });
             }
             Report::Committed { checkpoint, subtask } => {
                 // it may be the last one, with which the end is recorded

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `settings` | [`JobSettings`], [`StateBackend`] |
 //! | `client` | [`JobClient`], [`JobResult`] |
-//! | `manager` | the JobManager: a shell around the engines of `stillstream-checkpoint` |
+//! | `manager` | the JobManager: a shell around the engines of `stillstream-jobmaster` |
 //! | `fleet` | worker threads, and what an attempt needs of any fleet |
 //! | `home` | where checkpoints and the register live |
 //! | `stores` | where a subtask writes its snapshot |
@@ -34,11 +34,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use stillstream_checkpoint::{
+use stillstream_jobmaster::{
     CheckpointCoordinator, CheckpointingMode, CoordinatorSetup, JobStatus, StartDecision, decide_start,
 };
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
-use stillstream_types::{Error, ErrorKind, JobEnd, JobId, JobOutcome, RegisterRecord, Result, Timestamp};
+use stillstream_types::{
+    Error, ErrorKind, JobEnd, JobId, JobOutcome, RegisterRecord, Result, Timestamp, checkpoint_paths,
+};
 
 pub use client::{CheckpointTotals, JobClient, JobMetrics, JobResult};
 pub(crate) use event_times::EventTimes;
@@ -48,14 +50,15 @@ pub use settings::{
 };
 
 use crate::catch::catch_on_thread;
+use crate::checkpoint::snapshot_pool::{SnapshotPool, SnapshotStores};
 use crate::clock::{Clock, SystemClock};
-use crate::flow::FlowLimits;
+use crate::control::ReportSink;
+use crate::dataflow::attempt::Alignment;
+use crate::dataflow::open::{WorkerContext, WorkerSettings};
+use crate::dataflow::turn::TurnLimits;
+use crate::flow::credits::FlowLimits;
 use crate::metrics::Counters;
-use crate::plan::{Physical, Plan};
-use crate::shared::{Alignment, ReportSink};
-use crate::snapshot_pool::{SnapshotPool, SnapshotStores};
-use crate::turn::TurnLimits;
-use crate::worker::{WorkerContext, WorkerSettings};
+use crate::plan::{PhysicalPlan, Plan};
 use client::Shared;
 use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use home::{CheckpointHome, MemoryHome, StorageHome};
@@ -161,7 +164,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
     }
 }
 
-fn warn(settings: &JobSettings, physical: &Physical) {
+fn warn(settings: &JobSettings, physical: &PhysicalPlan) {
     let job = &settings.name;
     let checkpointing = settings.checkpoint.interval.is_some() || settings.from_snapshot.is_some();
     for (operator, sources) in &physical.without_watermarks {
@@ -254,7 +257,7 @@ fn sweep_finished(storage: &JobStorage, name: &str) {
     let left = |record: &RegisterRecord| {
         let kept = |path: &String| record.retained.iter().any(|kept| kept.path == *path);
         let directories = storage.list_directories().unwrap_or_default();
-        let is_checkpoint = |path: &String| stillstream_checkpoint::cleaner::checkpoint_of(path).is_some();
+        let is_checkpoint = |path: &String| checkpoint_paths::checkpoint_of(path).is_some();
         directories.iter().any(|path| is_checkpoint(path) && !kept(path))
             || storage.list_shared().is_ok_and(|files| !files.is_empty())
     };
@@ -412,7 +415,7 @@ fn refuse_two_starts(settings: &JobSettings, home: &dyn CheckpointHome) -> Resul
 
 fn local_fleet(
     settings: &JobSettings,
-    physical: &Arc<Physical>,
+    physical: &Arc<PhysicalPlan>,
     stores: &Arc<dyn SnapshotStores>,
     clock: &Arc<dyn Clock>,
     counters: &Arc<Counters>,
@@ -431,13 +434,13 @@ fn local_fleet(
 }
 
 /// Workers of each process, so that all subtasks have one.
-fn threads_per_process(physical: &Physical, processes: u32) -> usize {
+fn threads_per_process(physical: &PhysicalPlan, processes: u32) -> usize {
     physical.workers.div_ceil(processes) as usize
 }
 
 fn process_fleet(
     settings: &JobSettings,
-    physical: &Arc<Physical>,
+    physical: &Arc<PhysicalPlan>,
     submission: usize,
     counters: &Arc<Counters>,
     sender: &mpsc::Sender<Message>,
@@ -457,7 +460,7 @@ fn process_fleet(
 }
 
 /// The life of a worker process: does not return, unless it could not begin.
-fn serve(identity: Identity, physical: &Arc<Physical>, settings: &JobSettings) -> Result<()> {
+fn serve(identity: Identity, physical: &Arc<PhysicalPlan>, settings: &JobSettings) -> Result<()> {
     let threads = threads_per_process(physical, settings.processes);
     let tokio = start_tokio()?;
     let storage = job_storage(settings, tokio.handle(), false)?;
@@ -481,7 +484,7 @@ pub(crate) fn random_token() -> String {
 
 fn context_factory(
     settings: &JobSettings,
-    physical: &Arc<Physical>,
+    physical: &Arc<PhysicalPlan>,
     stores: &Arc<dyn SnapshotStores>,
     clock: &Arc<dyn Clock>,
     counters: &Arc<Counters>,

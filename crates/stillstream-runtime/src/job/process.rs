@@ -22,10 +22,10 @@ use super::peers::{Meeting, open_port};
 use super::wire::{self, ToManager, ToWorker, kind};
 use crate::catch::{catch_on_thread, spawn};
 use crate::clock::Clock;
+use crate::control::ReportSink;
 use crate::control::{AttemptSpec, Control, Report};
+use crate::dataflow::mailbox::Inbox;
 use crate::metrics::{Counters, WorkerMetrics};
-use crate::shared::ReportSink;
-use crate::worker::Inbox;
 
 /// Which worker process this is, from its environment.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use stillstream_checkpoint::{CheckpointStatistics, JobStatus};
+use stillstream_jobmaster::{CheckpointStatistics, JobStatus};
 
 use super::client::JobMetrics;
 use super::settings::ProgressMode;

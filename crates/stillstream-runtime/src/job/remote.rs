@@ -241,13 +241,16 @@ impl Office {
                 }
             }
             kind::METRICS => {
-                for (local, figures) in message.numbers.chunks_exact(4).take(self.threads).enumerate() {
+                const FIGURES: usize = WorkerMetrics::FIGURES;
+                for (local, figures) in message.numbers.chunks_exact(FIGURES).take(self.threads).enumerate() {
                     if let Some(metrics) = self.metrics.get(process * self.threads + local) {
-                        metrics.learn([figures[0], figures[1], figures[2], figures[3]]);
+                        metrics.learn(figures);
                     }
                 }
                 let mut known = self.known.lock();
-                for (name, total) in message.names.iter().zip(message.numbers.iter().skip(4 * self.threads)) {
+                for (name, total) in
+                    message.names.iter().zip(message.numbers.iter().skip(FIGURES * self.threads))
+                {
                     let last = known.entry((process, incarnation, name.clone())).or_default();
                     self.counters.add(name, total.saturating_sub(*last));
                     *last = *total;

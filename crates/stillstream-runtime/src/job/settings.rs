@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillstream_checkpoint::{CheckpointConfig, RestartStrategyConfig};
+use stillstream_jobmaster::{CheckpointConfig, RestartStrategyConfig};
 use stillstream_state::RocksDbOptions;
+pub use stillstream_types::config::ProgressMode;
 use stillstream_types::file_access::FileAccess;
 
 use crate::operator::{DEFAULT_AUTO_WATERMARK_INTERVAL, PendingTimers};
@@ -85,18 +86,6 @@ pub struct RocksDbSettings {
     pub incremental: bool,
     /// RocksDB's own settings; local copies lie below the job's folder.
     pub options: Arc<RocksDbOptions>,
-}
-
-/// When a line about progress is written to the terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum ProgressMode {
-    /// If standard error is a terminal.
-    #[default]
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
 }
 
 /// Settings of one job. Defaults are Flink's.

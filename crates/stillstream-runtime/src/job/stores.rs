@@ -7,7 +7,7 @@ use stillstream_storage::{JobStorage, RetainedCheckpoint, StorageError, StorageO
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{CheckpointId, Result};
 
-use crate::snapshot_pool::SnapshotStores;
+use crate::checkpoint::snapshot_pool::SnapshotStores;
 
 fn foreign(location: &str) -> Result<Arc<dyn SnapshotStore>> {
     let retained =

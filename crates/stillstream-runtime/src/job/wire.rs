@@ -11,7 +11,7 @@ use stillstream_types::{
 };
 
 use crate::control::{ChannelTime, Control, Report, RestoredState, SnapshotTimes, TaskTime};
-use crate::event_time::EventTime;
+use crate::operator::event_time::EventTime;
 
 /// From a worker process. `kind` says which of the fields count.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -207,13 +207,7 @@ pub(crate) fn encode_report(generation: Generation, report: Report, frame_size: 
         Report::Acknowledged { checkpoint, subtask, snapshot, times } => {
             of(kind::ACKNOWLEDGED, Some(subtask));
             message.checkpoint = checkpoint.0;
-            message.numbers = vec![
-                times.start_delay_us,
-                times.alignment_us,
-                times.sync_us,
-                times.async_us,
-                times.set_aside,
-            ];
+            message.numbers = vec![times.start_delay_us, times.alignment_us, times.sync_us, times.async_us];
             let operators = snapshot.operators.into_iter();
             message.body = pack(
                 checkpoint,
@@ -275,7 +269,6 @@ pub(crate) fn decode_report(message: ToManager) -> Result<Option<Report>> {
                 alignment_us: number(1),
                 sync_us: number(2),
                 async_us: number(3),
-                set_aside: number(4),
             };
             let operators = unpack(&message.body)?.operators.into_iter();
             let first = |operator: OperatorState| {

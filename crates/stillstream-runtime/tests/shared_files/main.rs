@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backend::{Behaviour, plan};
-use stillstream_checkpoint::{RestartStrategyConfig, Retention};
+use stillstream_jobmaster::{RestartStrategyConfig, Retention};
 use stillstream_runtime::job::{JobClient, JobResult, JobSettings, StateBackend, submit};
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageOptions, VerifyMode};
 use stillstream_testing::CrashPoints;
-use stillstream_types::{ErrorKind, JobId, RegisterRecord, Result, StreamHandle, shared_file};
+use stillstream_types::{ErrorKind, JobId, RegisterRecord, Result, StreamHandle, checkpoint_paths};
 
 const FOLDER: &str = "STILLSTREAM_SHARED_FILES_FOLDER";
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -183,7 +183,7 @@ fn a_cancelled_job_that_retains_nothing_takes_its_shared_files_along() {
     // only what a snapshot was still writing when the job ended may be left for the next start
     let last = watch.checkpoint_statistics().last_completed.unwrap().id;
     for left in place.shared() {
-        assert!(shared_file::creator_of_leftover(&left).is_some_and(|by| by > last), "{left}, {last}");
+        assert!(checkpoint_paths::creator_of_leftover(&left).is_some_and(|by| by > last), "{left}, {last}");
     }
     settings.start_fresh = true;
     run(settings, &counting(200)).unwrap();

@@ -128,11 +128,11 @@ choice! {
 choice! {
     /// What becomes of timers of processing time that are still set when a bounded input ends.
     PendingTimers {
-        /// They never fire.
+        /// They never fire, as in Flink.
         Drop = "drop",
-        /// They fire at once.
+        /// They fire at once, in order. Those that are set meanwhile do not.
         Fire = "fire",
-        /// They fire at their time, and the job ends after the last one.
+        /// They fire at their time, also those that are set meanwhile; the job ends when none is left.
         Await = "await",
     }
 }
@@ -140,7 +140,7 @@ choice! {
 choice! {
     /// When a running job shows its progress on the terminal.
     ProgressMode {
-        /// When the terminal is one.
+        /// When standard error is a terminal.
         Auto = "auto",
         /// Always.
         Always = "always",

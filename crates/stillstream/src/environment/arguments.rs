@@ -39,6 +39,25 @@ impl Reading {
         }
     }
 
+    /// Takes a short form whose value is one of a few names.
+    fn take_name(&mut self, flag: &str, key: &str, names: &[(&str, &str)], value: &str) {
+        let same = |name: &str| value.eq_ignore_ascii_case(name);
+        if let Some((_, value)) = names.iter().find(|(name, of_key)| same(name) || same(of_key)) {
+            return self.take(flag, key, value);
+        }
+        // `--backend` once named the storage
+        self.mistakes.push(match flags::storage(value).filter(|_| flag == "--backend") {
+            Some(storage) => format!(
+                "argument `--backend {value}`: where checkpoints are kept is `--storage {storage}`; `--backend` names where \
+                 state lies while the job runs, heap or rocksdb"
+            ),
+            None => {
+                let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+                format!("argument `{flag} {value}` is not valid: one of {} is expected", names.join(", "))
+            }
+        });
+    }
+
     /// An argument that is none of the environment's: the program's, or one of the environment's with a letter wrong.
     fn leave(&mut self, flag: &str, argument: String, own: &[Own<'_>]) {
         let known = own.iter().any(|own| own.flag() == flag);
@@ -93,7 +112,7 @@ impl Reading {
                     this.take(&name, key, &written.unwrap_or_else(|| "true".into()));
                     continue;
                 }
-                Sets::Key(_) | Sets::File => {}
+                Sets::Key(_) | Sets::Name(..) | Sets::File => {}
             }
             // the next flag is not a value: it was forgotten
             let value = written.or_else(|| arguments.next_if(|next| !next.starts_with('-')));
@@ -101,20 +120,13 @@ impl Reading {
                 (None, _) => this
                     .mistakes
                     .push(format!("argument `{name}` needs a value, as in `{name} {}`", flag.example)),
-                (Some(value), Sets::Key(key)) if name == "--backend" => {
-                    this.take(&name, key, backend(&value));
-                }
                 (Some(value), Sets::Key(key)) => this.take(&name, key, &value),
+                (Some(value), Sets::Name(key, names)) => this.take_name(&name, key, names, &value),
                 (Some(value), _) => this.files.push(value),
             }
         }
         this
     }
-}
-
-/// The storage that a backend of Flink 1.x writes to.
-fn backend(value: &str) -> &str {
-    if value.eq_ignore_ascii_case("memory") { "jobmanager" } else { value }
 }
 
 /// What was read of the arguments.
@@ -189,7 +201,8 @@ impl StreamExecutionEnvironment {
     /// | `--processes N` | `stillstream.job.processes` |
     /// | `--checkpoint-dir URI` | `execution.checkpointing.dir` |
     /// | `--checkpoint-interval 200ms` | `execution.checkpointing.interval` |
-    /// | `--backend memory` or `filesystem` | `execution.checkpointing.storage` |
+    /// | `--storage memory` or `filesystem` | `execution.checkpointing.storage` |
+    /// | `--backend heap` or `rocksdb` | `state.backend.type` |
     /// | `--from PATH`, `--from-savepoint PATH` | `execution.state-recovery.path` |
     /// | `--allow-non-restored-state` | `execution.state-recovery.ignore-unclaimed-state` |
     /// | `--start-fresh` | `stillstream.checkpoint.start-fresh` |
@@ -296,8 +309,9 @@ mod tests {
             "/s",
             "--allow-non-restored-state",
             "--start-fresh",
-            "--backend",
+            "--storage",
             "memory",
+            "--backend=RocksDB",
             "-Dsink.committer.retries=1",
         ]);
         assert!(rest.is_empty());
@@ -307,6 +321,7 @@ mod tests {
         assert_eq!(config.get(o::RECOVERY_PATH).as_deref(), Some("/s"));
         assert!(config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE) && config.get(o::START_FRESH));
         assert_eq!(config.get(o::CHECKPOINT_STORAGE).map(|s| s.as_str()), Some("jobmanager"));
+        assert_eq!(config.get(o::STATE_BACKEND).as_str(), "rocksdb");
         assert_eq!(config.get(o::SINK_COMMITTER_RETRIES), 1);
         assert_eq!(read(&["--from-savepoint", "/t"]).0.get(o::RECOVERY_PATH).as_deref(), Some("/t"));
     }
@@ -321,15 +336,26 @@ mod tests {
     #[test]
     fn all_mistakes_are_one_error_that_names_each_argument_as_written() {
         let text =
-            error(&["--parallelism", "many", "--checkpoint-dir", "--backend", "rocksdb", "-D", "nonsense"]);
+            error(&["--parallelism", "many", "--checkpoint-dir", "--backend", "disk", "-D", "nonsense"]);
         for part in [
             "4 errors",
             "`--parallelism many` is not valid",
             "`--checkpoint-dir` needs a value, as in",
-            "`--backend rocksdb`",
+            "`--backend disk` is not valid: one of heap, rocksdb is expected",
             "found `nonsense`",
         ] {
             assert!(text.contains(part), "{part} in: {text}");
+        }
+    }
+
+    #[test]
+    fn what_the_backend_was_once_called_is_an_error_that_names_the_storage() {
+        for (written, storage) in
+            [("memory", "memory"), ("filesystem", "filesystem"), ("jobmanager", "memory")]
+        {
+            let text = error(&["--backend", written]);
+            assert!(text.contains(&format!("`--storage {storage}`")), "{text}");
+            assert!(text.contains("heap or rocksdb"), "{text}");
         }
     }
 

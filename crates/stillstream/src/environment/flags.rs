@@ -8,6 +8,8 @@ use stillstream_types::config::{ConfigOption, options as o};
 pub(super) enum Sets {
     /// Sets a key to its value.
     Key(&'static str),
+    /// Sets a key to what stands for one of these names.
+    Name(&'static str, &'static [(&'static str, &'static str)]),
     /// Sets a key to true.
     Switch(&'static str),
     /// Names the configuration file.
@@ -49,6 +51,16 @@ const fn key<T>(
     Flag { name, sets: Sets::Key(option.key()), value, example, meaning }
 }
 
+const fn named<T>(
+    name: &'static str,
+    option: ConfigOption<T>,
+    names: &'static [(&'static str, &'static str)],
+    example: &'static str,
+    meaning: &'static str,
+) -> Flag {
+    Flag { name, sets: Sets::Name(option.key(), names), value: "NAME", example, meaning }
+}
+
 const fn switch(name: &'static str, option: ConfigOption<bool>, meaning: &'static str) -> Flag {
     Flag { name, sets: Sets::Switch(option.key()), value: "", example: "", meaning }
 }
@@ -71,12 +83,19 @@ pub(super) const ALL: &[Flag] = &[
         "10s",
         "takes a checkpoint this often, as in 10s or 500ms",
     ),
-    key(
-        "--backend",
+    named(
+        "--storage",
         o::CHECKPOINT_STORAGE,
-        "NAME",
+        &[("memory", "jobmanager"), ("filesystem", "filesystem")],
         "filesystem",
         "where checkpoints are kept: memory or filesystem",
+    ),
+    named(
+        "--backend",
+        o::STATE_BACKEND,
+        &[("heap", "hashmap"), ("rocksdb", "rocksdb")],
+        "rocksdb",
+        "where state lies while the job runs: heap or rocksdb",
     ),
     key("--from", o::RECOVERY_PATH, "PATH", "/backup/chk-7", "starts from this checkpoint or savepoint"),
     key("--from-savepoint", o::RECOVERY_PATH, "PATH", "/backup/chk-7", "the same as --from"),
@@ -95,6 +114,13 @@ pub(super) const ALL: &[Flag] = &[
     },
     Flag { name: "--help", sets: Sets::Help, value: "", example: "", meaning: "prints this and ends" },
 ];
+
+/// The name of the checkpoint storage that is meant by a value of `--storage`.
+pub(super) fn storage(value: &str) -> Option<&'static str> {
+    let same = |name: &str| value.eq_ignore_ascii_case(name);
+    let Sets::Name(_, names) = find("--storage")?.sets else { return None };
+    names.iter().find(|(name, of_key)| same(name) || same(of_key)).map(|(name, _)| *name)
+}
 
 /// The argument of this name.
 pub(super) fn find(name: &str) -> Option<&'static Flag> {

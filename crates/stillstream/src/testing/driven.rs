@@ -148,11 +148,7 @@ impl<R: Data> Driven<R> {
             let mut context =
                 OpenContext::by_hand(&node.name, subtask, parallelism, groups, store, self.clock.clone());
             context.counters = self.counters.clone();
-            context.pending_timers = match self.pending_timers {
-                PendingTimers::Drop => stillstream_runtime::PendingTimers::Drop,
-                PendingTimers::Fire => stillstream_runtime::PendingTimers::Fire,
-                PendingTimers::Await => stillstream_runtime::PendingTimers::Await,
-            };
+            context.pending_timers = self.pending_timers;
             context.restored =
                 restored.as_ref().map(|old| deal_out(&old.0, subtask as usize, parallelism as usize));
             context.restored_checkpoint = restored.as_ref().map(|_| CheckpointId(self.checkpoints));

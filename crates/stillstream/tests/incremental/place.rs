@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use stillstream_storage::{RetainedCheckpoint, StorageOptions, VerifyMode};
-use stillstream_types::{CheckpointId, IncrementalHandle, JobId, StreamHandle, shared_file};
+use stillstream_types::{CheckpointId, IncrementalHandle, JobId, StreamHandle, checkpoint_paths};
 
 /// The directory of one job.
 pub struct Place(PathBuf);
@@ -66,7 +66,7 @@ impl Place {
         let named: BTreeSet<String> = checkpoints.iter().flat_map(|number| self.named(*number)).collect();
         let last = CheckpointId(checkpoints.last().copied().unwrap_or(0));
         for file in self.shared().into_keys().filter(|file| !named.contains(file)) {
-            let by = shared_file::creator_of_leftover(&file);
+            let by = checkpoint_paths::creator_of_leftover(&file);
             assert!(
                 by.is_some_and(|by| by > last),
                 "{what}: nobody names {file}; checkpoints {checkpoints:?}"
@@ -76,7 +76,8 @@ impl Place {
 
     /// Bytes that a checkpoint wrote below `shared/`.
     pub fn written(&self, checkpoint: u64) -> u64 {
-        let own = |(file, _): &(String, u64)| shared_file::creator(file) == Some(CheckpointId(checkpoint));
+        let own =
+            |(file, _): &(String, u64)| checkpoint_paths::creator(file) == Some(CheckpointId(checkpoint));
         self.shared().into_iter().filter(own).map(|(_, bytes)| bytes).sum()
     }
 

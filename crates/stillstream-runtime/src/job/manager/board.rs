@@ -4,13 +4,8 @@ use super::*;
 
 impl Manager {
     pub(super) fn job_metrics(&self) -> JobMetrics {
-        use std::sync::atomic::Ordering::Relaxed;
         let mut metrics = JobMetrics { counters: self.counters.all(), ..JobMetrics::default() };
-        for worker in self.fleet.metrics() {
-            metrics.records_in += worker.records_in.load(Relaxed);
-            metrics.records_out += worker.records_out.load(Relaxed);
-            metrics.max_in_flight = metrics.max_in_flight.max(worker.max_in_flight.load(Relaxed));
-        }
+        self.fleet.metrics().iter().for_each(|worker| metrics.add(worker));
         metrics
     }
 

@@ -100,7 +100,7 @@ impl Manager {
         let timeout = self.settings.checkpoint.timeout;
         let late_after = self.state.log.late_after(timeout);
         // the names are looked up once there is something to say
-        let late = |checkpoint: &stillstream_checkpoint::CheckpointSummary| {
+        let late = |checkpoint: &stillstream_jobmaster::CheckpointSummary| {
             now.saturating_sub(checkpoint.triggered_at) >= late_after
         };
         let Some(checkpoint) = self.coordinator.in_progress().into_iter().find(late) else { return };

@@ -1,0 +1,160 @@
+//! [`Data`] and [`Key`]: what may cross an exchange and live in state, and what records can be keyed by.
+
+use stillstream_types::{KeyGroups, KeyHash};
+
+use crate::container::read_items;
+use crate::{DecodeError, KeyHasher, Schema};
+
+/// A type that may cross an exchange and live in state.
+///
+/// Implemented by `#[derive(Data)]` for users' structs and enums, and here for numbers, strings, options, vectors, maps,
+/// tuples and times. The binary form is documented in `docs/formats.md` and stable: integers are fixed-width
+/// little-endian, lengths are `u32`.
+///
+/// ```
+/// use stillstream_data::Data;
+///
+/// #[derive(Clone, PartialEq, Debug, Data)]
+/// #[data(crate = stillstream_data)] // not needed where `stillstream` itself is the dependency
+/// struct Session { user: String, clicks: u32 }
+///
+/// let session = Session { user: "a".into(), clicks: 3 };
+/// let mut bytes = Vec::new();
+/// session.encode(&mut bytes);
+/// assert_eq!(Session::decode(&mut &bytes[..]), Ok(session));
+/// ```
+///
+/// A type that holds itself is refused by the compiler (the `Serde` adapter takes it), and so is one that borrows:
+///
+/// ```compile_fail,E0391
+/// # use stillstream_data::Data;
+/// #[derive(Clone, Data)]
+/// #[data(crate = stillstream_data)]
+/// struct Tree { children: Vec<Tree> }
+/// ```
+/// ```compile_fail
+/// # use stillstream_data::Data;
+/// #[derive(Clone, Data)]
+/// #[data(crate = stillstream_data)]
+/// struct Word<'a> { text: &'a str }
+/// ```
+/// ```compile_fail,E0277
+/// # use stillstream_data::Data;
+/// #[derive(Clone, Data)]
+/// #[data(crate = stillstream_data)]
+/// struct Open { socket: std::rc::Rc<u8> }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't cross an exchange or live in state",
+    label = "`Data` is not implemented for it",
+    note = "for your own type add `#[derive(Clone, Data)]`; for a foreign one use a type of your own or `Serde<T>` (cargo feature `serde-adapter`)"
+)]
+pub trait Data: Clone + Send + Sync + 'static {
+    /// How deep the type nests. It is a constant so that a type which holds itself does not compile: its binary form
+    /// could nest without a limit, and damaged bytes would overflow the stack. Such types use the `Serde` adapter.
+    #[doc(hidden)]
+    const DEPTH: usize = 1;
+
+    /// Whether the type is the form of state with a time to live, and reads [`Schema::Expiring`] itself.
+    #[doc(hidden)]
+    const EXPIRING: bool = false;
+
+    /// Appends the binary form.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads one value from the front of `input` and moves `input` past it. Damaged bytes give an error: an
+    /// implementation never panics, and never reserves more memory than the input could fill.
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError>;
+
+    /// The description of the type, stored in every snapshot.
+    fn schema() -> Schema;
+
+    /// Reads one value that was written with an older form of the type: fields that the type no longer has are passed
+    /// over, fields that it did not have then get their default. Only called for a `stored` schema that
+    /// [`Schema::compatible_with`] allows.
+    fn decode_evolved(stored: &Schema, input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let _ = stored;
+        Self::decode(input)
+    }
+
+    /// Feeds the value to the key hasher. Equal values must feed the same. The default hashes the binary form.
+    fn hash_key(&self, hasher: &mut KeyHasher) {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        hasher.bytes(&bytes);
+    }
+
+    /// Feeds a list of values to the key hasher: the length, then the items.
+    #[doc(hidden)]
+    fn hash_slice(items: &[Self], hasher: &mut KeyHasher) {
+        hasher.int(items.len() as i32);
+        items.iter().for_each(|item| item.hash_key(hasher));
+    }
+
+    /// Asks the processor for the memory that comparing the value will read beside the value itself.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn prefetch(&self) {}
+
+    /// Appends the binary forms of all items, one after another. Types of fixed size copy memory instead.
+    fn encode_slice(items: &[Self], out: &mut Vec<u8>) {
+        items.iter().for_each(|item| item.encode(out));
+    }
+
+    /// Reads `n` values.
+    fn decode_vec(n: usize, input: &mut &[u8]) -> Result<Vec<Self>, DecodeError> {
+        read_items(n, input, Self::decode)
+    }
+}
+
+/// Bytes in front of a value of state with a time to live.
+#[doc(hidden)]
+pub const STAMP_BYTES: usize = 8;
+
+/// [`Data::decode_evolved`] for what lies in state as a whole, as an item of a list or as a value of a map: the stored form may
+/// have a time to live that the program's has not.
+#[doc(hidden)]
+pub fn decode_stored<V: Data>(stored: &Schema, input: &mut &[u8]) -> Result<V, DecodeError> {
+    match stored {
+        Schema::Expiring(inner) if !V::EXPIRING => {
+            i64::decode(input)?;
+            V::decode_evolved(inner, input)
+        }
+        stored => V::decode_evolved(stored, input),
+    }
+}
+
+/// A type that records can be keyed by: data with equality. Implemented for every such type.
+///
+/// Which subtask has a key is decided by [`hash_key`](Data::hash_key), which feeds the binary form unless the type says
+/// otherwise; which entry of state is the key's is decided by `Eq`, and in RocksDB and in snapshots by the binary form. So
+/// **two keys must be equal exactly when their binary forms are**. That holds for numbers, strings and all types whose `Eq`
+/// is derived. An `Eq` of one's own that takes more together (0.0 and -0.0, `"A"` and `"a"`) breaks it: equal keys have two
+/// subtasks, and each has a part of the state. Make one form of them before the key is taken:
+///
+/// ```
+/// use stillstream_data::Data;
+///
+/// /// A price; the two zeros are one key, as its fields are compared and written in one form only.
+/// #[derive(Clone, Copy, PartialEq, Eq, Debug, Data)]
+/// #[data(crate = stillstream_data)]
+/// struct Price { bits: u64 }
+///
+/// impl Price {
+///     fn of(price: f64) -> Self {
+///         Self { bits: if price == 0.0 { 0 } else { price.to_bits() } }
+///     }
+/// }
+/// assert_eq!(Price::of(0.0), Price::of(-0.0));
+/// ```
+pub trait Key: Data + Eq {
+    /// The key's group and hash, computed once per record.
+    #[inline(always)]
+    fn key_hash(&self, groups: KeyGroups) -> KeyHash {
+        let mut hasher = KeyHasher::new();
+        self.hash_key(&mut hasher);
+        hasher.finish(groups)
+    }
+}
+
+impl<T: Data + Eq> Key for T {}

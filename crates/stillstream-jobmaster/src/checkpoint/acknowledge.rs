@@ -1,0 +1,143 @@
+//! Acknowledgements and declines. Each answer has its own rule for the files that came with it (Flink's
+//! `CheckpointCoordinator.receiveAcknowledgeMessage`):
+//!
+//! | answer | files |
+//! |---|---|
+//! | success | part of the checkpoint |
+//! | duplicate | left alone: the first report may name the same ones |
+//! | unknown subtask | deleted, unless the checkpoint names one of them |
+//! | aborted or expired checkpoint ("late"), unknown checkpoint, another generation | deleted, unless the register names that checkpoint or the id was never used |
+//! | success, but it names a shared file that may be gone | the checkpoint is aborted, and all its files go |
+//!
+//! Of files below `shared/`, only those are deleted that the checkpoint itself wrote and that no other one names.
+
+use std::collections::BTreeSet;
+
+use stillstream_types::{CheckpointId, Generation, SubtaskId, TaskSnapshot, checkpoint_paths};
+
+use super::{CheckpointCoordinator, Phase};
+use crate::checkpoint::cleaner::files_of;
+use crate::checkpoint::event::AckMetrics;
+use crate::checkpoint::failure::FailureReason;
+use crate::checkpoint::pending::AckOutcome;
+
+impl CheckpointCoordinator {
+    pub(super) fn on_acknowledge(
+        &mut self,
+        generation: Generation,
+        id: CheckpointId,
+        subtask: SubtaskId,
+        snapshot: TaskSnapshot,
+        metrics: AckMetrics,
+    ) {
+        let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.generation == generation) else {
+            self.discard_stray(id, &snapshot, &format!("{subtask} of generation {generation}"));
+            return;
+        };
+        let label = attempt.label(subtask);
+        let pending = self.pending.get(&id).filter(|pending| pending.generation == generation);
+        let Some((kind, is_missing)) = pending.map(|p| (p.checkpoint.kind, p.checkpoint.waits_for(subtask)))
+        else {
+            self.discard_stray(id, &snapshot, &label);
+            return;
+        };
+        if is_missing && let Err(refusal) = self.register_shared(id, kind, &snapshot) {
+            let message = format!("the acknowledgement of {label} is refused: {refusal}");
+            self.fail_checkpoint(id, FailureReason::CheckpointDeclined, &message);
+            return;
+        }
+        let (Some(attempt), Some(pending)) = (self.attempt.as_mut(), self.pending.get_mut(&id)) else {
+            return;
+        };
+        let foreign = attempt.task(subtask).and_then(|task| {
+            let has = |id| task.operators.iter().any(|operator| operator.id == id);
+            snapshot.operators.iter().map(|(id, _)| *id).find(|id| !has(*id))
+        });
+        let has_state = !snapshot.is_empty();
+        match pending.checkpoint.acknowledge(subtask, snapshot, metrics, self.now) {
+            AckOutcome::Success { last } => {
+                if has_state {
+                    attempt.stateful.insert(subtask);
+                }
+                if let Some(operator) = foreign {
+                    let message =
+                        format!("{label} acknowledged state of operator {operator}, which it does not run");
+                    self.fail_checkpoint(id, FailureReason::CheckpointDeclined, &message);
+                } else if last && pending.phase == Phase::Collecting {
+                    self.write_metadata(id);
+                }
+            }
+            AckOutcome::Duplicate => {
+                self.info(format!("{label} acknowledged checkpoint {id} twice; the first stays"));
+            }
+            AckOutcome::Unknown(snapshot) => {
+                let parts = pending.checkpoint.acknowledged().values();
+                let ours: BTreeSet<&str> = parts.flat_map(|part| files_of(&part.snapshot)).collect();
+                let shared = files_of(&snapshot).any(|path| ours.contains(path));
+                let path = pending.checkpoint.path.clone();
+                self.warn(format!("{label} acknowledged checkpoint {id} but takes no part in it"));
+                if !shared {
+                    self.discard_files(id, &path, &snapshot);
+                }
+            }
+        }
+    }
+
+    /// The files of an acknowledgement that is of no checkpoint under way.
+    fn discard_stray(&mut self, id: CheckpointId, snapshot: &TaskSnapshot, who: &str) {
+        if self.pending.contains_key(&id) || id > self.used || self.claimed.is_none() {
+            self.warn(format!(
+                "{who} acknowledged checkpoint {id}, which is not its own: its files are left alone"
+            ));
+            return;
+        }
+        if self.register.named().any(|checkpoint| checkpoint.id == id) {
+            self.info(format!(
+                "{who} acknowledged checkpoint {id} once more: it is completed, its files are left alone"
+            ));
+            return;
+        }
+        let late = self.remembered.iter().find(|(late, _)| *late == id).map(|(_, path)| path.clone());
+        match &late {
+            Some(_) => {
+                self.warn(format!("{who} acknowledged checkpoint {id} too late: its files are deleted"))
+            }
+            None => self.warn(format!(
+                "{who} acknowledged checkpoint {id}, which is not under way: its files are deleted"
+            )),
+        }
+        let directory = late.unwrap_or_else(|| checkpoint_paths::checkpoint(id));
+        self.discard_files(id, &directory, snapshot);
+    }
+
+    pub(super) fn discard_files(&mut self, id: CheckpointId, directory: &str, snapshot: &TaskSnapshot) {
+        let strays = self.strays(id, snapshot);
+        self.discard_shared(strays);
+        match self.cleaner.discard_snapshot(id, directory, snapshot, self.register.named(), self.now) {
+            Ok(command) => self.out.extend(command),
+            Err(refusal) => self.warn(refusal.to_string()),
+        }
+    }
+
+    pub(super) fn discard_directory(&mut self, id: CheckpointId, path: &str, shared: Vec<String>) {
+        match self.cleaner.discard_directory(id, path, shared, self.register.named(), self.now) {
+            Ok(command) => self.out.push(command),
+            Err(refusal) => self.warn(refusal.to_string()),
+        }
+    }
+
+    pub(super) fn on_decline(
+        &mut self,
+        generation: Generation,
+        id: CheckpointId,
+        subtask: SubtaskId,
+        message: &str,
+    ) {
+        let Some(attempt) = self.attempt_of(generation) else { return };
+        let message = format!("{} declined: {message}", attempt.label(subtask));
+        // who has acknowledged cannot take it back, and who takes no part has no say
+        if self.pending.get(&id).is_some_and(|pending| pending.checkpoint.waits_for(subtask)) {
+            self.fail_checkpoint(id, FailureReason::CheckpointAsyncException, &message);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! From the last acknowledgement to "complete": metadata, then register, then the announcement, then deletions.
+
+use std::collections::BTreeMap;
+
+use stillstream_types::{
+    CheckpointId, CheckpointKind, CheckpointMetadata, CompletedRef, ErrorKind, Generation, OperatorId,
+    OperatorState, RegisterRecord,
+};
+
+use super::{Abandoned, CheckpointCoordinator, Closing, ID_RESERVE, Pending, Phase, Stopped};
+use crate::checkpoint::command::{CheckpointReport, Command};
+use crate::checkpoint::completed;
+use crate::checkpoint::event::WriteOutcome;
+use crate::checkpoint::failure::FailureReason;
+use crate::checkpoint::register::{Purpose, Settled};
+use crate::checkpoint::statistics::CheckpointStatus;
+
+impl CheckpointCoordinator {
+    /// All have acknowledged.
+    pub(super) fn write_metadata(&mut self, id: CheckpointId) {
+        let Some(operators) = self.pending.get(&id).map(|pending| self.operators(pending)) else { return };
+        let Some(pending) = self.pending.get_mut(&id) else { return };
+        pending.phase = Phase::WritingMetadata;
+        let triggered = i64::try_from(pending.checkpoint.triggered_at.as_millis()).unwrap_or(i64::MAX);
+        let metadata = Box::new(CheckpointMetadata {
+            id,
+            job: self.job,
+            job_name: self.job_name.clone(),
+            generation: pending.generation,
+            kind: pending.checkpoint.kind,
+            triggered_at_ms: self.zero_ms.saturating_add(triggered),
+            operators,
+        });
+        self.out.push(Command::WriteMetadata { metadata });
+    }
+
+    /// The state of all operators that have any, in the plan's order.
+    fn operators(&self, pending: &Pending) -> Vec<OperatorState> {
+        let tasks = self.attempt.iter().flat_map(|attempt| attempt.tasks());
+        let mut at: BTreeMap<OperatorId, usize> = BTreeMap::new();
+        let mut operators: Vec<OperatorState> = Vec::new();
+        for info in tasks.flat_map(|task| &task.operators) {
+            at.entry(info.id).or_insert_with(|| {
+                operators.push(OperatorState {
+                    id: info.id,
+                    uid: info.uid.clone(),
+                    name: info.name.clone(),
+                    parallelism: info.parallelism,
+                    max_parallelism: info.max_parallelism,
+                    subtasks: BTreeMap::new(),
+                });
+                operators.len() - 1
+            });
+        }
+        for (subtask, part) in pending.checkpoint.acknowledged() {
+            for (id, state) in part.snapshot.operators.iter().filter(|(_, state)| !state.is_empty()) {
+                if let Some(operator) = at.get(id).and_then(|at| operators.get_mut(*at)) {
+                    let all = operator.subtasks.entry(subtask.index).or_default();
+                    all.keyed.extend_from_slice(&state.keyed);
+                    all.incremental.extend_from_slice(&state.incremental);
+                    all.operator.extend_from_slice(&state.operator);
+                }
+            }
+        }
+        operators.retain(|operator| !operator.subtasks.is_empty());
+        operators
+    }
+
+    pub(super) fn on_metadata_written(&mut self, id: CheckpointId, outcome: WriteOutcome) {
+        if let Some(Abandoned { path, shared }) = self.abandoned_writes.remove(&id) {
+            self.discard_directory(id, &path, shared);
+            return;
+        }
+        let Some(pending) = self.pending.get_mut(&id).filter(|p| p.phase == Phase::WritingMetadata) else {
+            return;
+        };
+        let path = pending.checkpoint.path.clone();
+        let is_savepoint = pending.checkpoint.kind == CheckpointKind::Savepoint;
+        let reason = FailureReason::FinalizeCheckpointFailure;
+        match outcome {
+            WriteOutcome::Written if is_savepoint => self.announce(id),
+            WriteOutcome::Written => {
+                pending.phase = Phase::Registering;
+                self.register.push(Purpose::Complete(CompletedRef { id, path }), self.now);
+            }
+            WriteOutcome::Failed(text) => {
+                pending.phase = Phase::Collecting;
+                self.fail_checkpoint(id, reason, &format!("{path}/_metadata could not be written: {text}"));
+            }
+            WriteOutcome::Unknown(text) if is_savepoint => {
+                // it may be whole, and a person may already use it: leave it and say so
+                let message = format!(
+                    "it is not known whether {path}/_metadata was written ({text}); its files are left in place: inspect the \
+                     savepoint, then use it or delete it"
+                );
+                self.fail_and_leave(id, reason, &message);
+            }
+            WriteOutcome::Unknown(text) => {
+                // the register does not name it and never will, so nobody will read it; if the file appears after the
+                // deletion, the next start removes it
+                pending.phase = Phase::Collecting;
+                let message = format!("it is not known whether {path}/_metadata was written: {text}");
+                self.fail_checkpoint(id, reason, &message);
+            }
+        }
+    }
+
+    /// Starts the next write of the register, if none is under way.
+    pub(super) fn write_register(&mut self) {
+        while let Some((purpose, since)) = self.register.next() {
+            let record = match &purpose {
+                Purpose::Claim => Some(self.claim_record()),
+                Purpose::Reserve => self.reserve_record(),
+                Purpose::Complete(new) => self.complete_record(new.clone()),
+                Purpose::End(outcome) => Some(self.end_record(*outcome)),
+            };
+            match (record, purpose) {
+                (Some(record), purpose) => {
+                    let command = self.register.begin(purpose, since, record);
+                    self.out.push(command);
+                    return;
+                }
+                (None, Purpose::Complete(new)) => {
+                    let message = "a later checkpoint completed first";
+                    self.fail_checkpoint(new.id, FailureReason::CheckpointSubsumed, message);
+                }
+                (None, _) => {}
+            }
+        }
+    }
+
+    fn reserve_record(&self) -> Option<RegisterRecord> {
+        let mut record = self.register.durable()?.clone();
+        record.last_checkpoint_id = record.last_checkpoint_id.max(CheckpointId(self.used.0 + ID_RESERVE));
+        Some(record)
+    }
+
+    fn complete_record(&self, new: CompletedRef) -> Option<RegisterRecord> {
+        let mut record = self.reserve_record()?;
+        record.completed = completed::add(&record.completed, new, self.config.num_retained)?;
+        Some(record)
+    }
+
+    pub(super) fn on_register_settled(&mut self, settled: Settled) {
+        match settled {
+            Settled::Written(purpose, dropped) => {
+                match purpose {
+                    Purpose::Claim => self.on_claimed(),
+                    Purpose::Reserve => {}
+                    Purpose::Complete(new) => {
+                        self.shared.confirm(new.id);
+                        self.announce(new.id);
+                        self.sweep_after_failures();
+                    }
+                    Purpose::End(outcome) => self.on_end_recorded(outcome),
+                }
+                self.discard_dropped(dropped);
+                self.begin();
+            }
+            Settled::Failed(Purpose::Complete(new), text) => {
+                let message = format!("the job's register could not be written: {text}");
+                self.fail_checkpoint(new.id, FailureReason::FinalizeCheckpointFailure, &message);
+            }
+            Settled::Failed(_, text) => {
+                self.abandon_start(FailureReason::IoException, &format!("no id could be reserved: {text}"));
+            }
+            Settled::Open(command, said) => {
+                self.out.extend(said.map(Command::Warn));
+                self.out.extend(command);
+            }
+            Settled::Rebased => {}
+            Settled::Fenced(owner) => self.step_down(owner),
+            Settled::Broken(text) => {
+                let why = format!(
+                    "{text}: nothing is written or deleted any more; look for a second job of this name, and restore the \
+                     register or start afresh on purpose"
+                );
+                let kind = ErrorKind::CorruptSnapshot;
+                self.out.push(match self.closing {
+                    Closing::Ending { outcome, .. } => {
+                        Command::EndUnrecorded { outcome, message: why.clone() }
+                    }
+                    _ => Command::FailJob { kind, message: why.clone() },
+                });
+                self.stopped = Some(Stopped { kind, why });
+            }
+        }
+    }
+
+    /// Deletes checkpoints that the register names no longer, and with the last of them the shared files that nobody needs
+    /// any more.
+    fn discard_dropped(&mut self, mut dropped: Vec<CompletedRef>) {
+        let released = self.released();
+        let Some(last) = dropped.pop() else { return self.discard_shared(released) };
+        for old in dropped {
+            self.discard_directory(old.id, &old.path, Vec::new());
+        }
+        self.discard_directory(last.id, &last.path, released);
+    }
+
+    fn step_down(&mut self, owner: Generation) {
+        let reason = FailureReason::CheckpointCoordinatorSuspend;
+        for (id, pending) in std::mem::take(&mut self.pending) {
+            if let Some(request) = pending.checkpoint.request {
+                let message = format!("checkpoint {id} was given up: generation {owner} took the job over");
+                let result = Err(crate::checkpoint::failure::CheckpointFailure::new(reason, message));
+                self.out.push(Command::Reply { request, result });
+            }
+        }
+        let waiting: Vec<_> = self.queue.drain().chain(self.starting.take().map(|s| s.request)).collect();
+        for request in waiting {
+            self.refuse(request, reason, &format!("generation {owner} took the job over"));
+        }
+        self.out.push(Command::StepDown { owner });
+        let why = format!("generation {owner} took the job over");
+        self.stopped = Some(Stopped { kind: ErrorKind::Fenced, why });
+    }
+
+    /// The checkpoint is the truth (or the savepoint is whole): tell everybody.
+    fn announce(&mut self, id: CheckpointId) {
+        let Some(pending) = self.pending.remove(&id) else { return };
+        let summary = self.summary(&pending, CheckpointStatus::Completed);
+        self.failures.on_success(id);
+        self.last_completed_at = Some(self.now);
+        let kind = pending.checkpoint.kind;
+        let generation = pending.generation;
+        if self.attempt_of(generation).is_some() && kind != CheckpointKind::Savepoint {
+            self.out.push(Command::NotifyComplete { generation, checkpoint: id });
+        }
+        if let Some(request) = pending.checkpoint.request {
+            let (size_bytes, duration) = (summary.size_bytes, summary.duration);
+            let report = CheckpointReport { id, kind, path: pending.checkpoint.path, size_bytes, duration };
+            self.out.push(Command::Reply { request, result: Ok(report) });
+        }
+        self.statistics.on_ended(summary);
+        if kind == CheckpointKind::Savepoint {
+            return;
+        }
+        let older: Vec<CheckpointId> = self
+            .pending
+            .range(..id)
+            .filter(|(_, pending)| pending.checkpoint.can_be_subsumed())
+            .map(|(older, _)| *older)
+            .collect();
+        for older in older {
+            let message = format!("checkpoint {id} completed first");
+            self.fail_checkpoint(older, FailureReason::CheckpointSubsumed, &message);
+        }
+        if kind == CheckpointKind::Final {
+            self.on_final_completed(id, pending.generation);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The end: of the input (final checkpoint, then commits, then FINISHED), by a person, or by a failure.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use stillstream_types::{
+    CheckpointId, CheckpointKind, ErrorKind, Generation, JobEnd, JobOutcome, RegisterRecord, SubtaskId,
+};
+
+use super::{CheckpointCoordinator, Stopped};
+use crate::checkpoint::command::Command;
+use crate::checkpoint::config::Retention;
+use crate::checkpoint::failure::FailureReason;
+use crate::checkpoint::register::{Purpose, RETRY};
+use crate::checkpoint::request_queue::Request;
+use crate::checkpoint::statistics::missing_text;
+
+/// A notice can be lost: who has not confirmed is told again after this time.
+const REMIND: Duration = Duration::from_secs(5);
+
+/// How near the job is to its end.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Closing {
+    /// It runs.
+    Open,
+    /// All sources have ended: a final checkpoint is wanted (again) at this time, or under way. It has failed since then.
+    Final { at: Option<Duration>, failing_since: Option<Duration> },
+    /// The final checkpoint is completed; these have not confirmed their commits.
+    Committing {
+        id: CheckpointId,
+        waiting: BTreeSet<SubtaskId>,
+        since: Duration,
+        remind_at: Duration,
+        late_said: bool,
+    },
+    /// The outcome is being recorded; at this time the job ends without a record. `None`: it is recorded.
+    Ending { outcome: JobOutcome, until: Option<Duration> },
+}
+
+impl Closing {
+    pub(super) fn wake_at(&self, timeout: Duration) -> Option<Duration> {
+        match self {
+            Self::Final { at, .. } => *at,
+            Self::Ending { until, .. } => *until,
+            Self::Committing { since, remind_at, late_said: false, .. } => {
+                Some((*remind_at).min(*since + timeout))
+            }
+            Self::Committing { .. } | Self::Open => None,
+        }
+    }
+}
+
+impl CheckpointCoordinator {
+    pub(super) fn on_source_ended(&mut self, generation: Generation, source: SubtaskId) {
+        let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.generation == generation) else {
+            return;
+        };
+        attempt.ended_sources.insert(source);
+        let all = attempt.all_sources_ended();
+        if all && self.config.interval.is_some() && self.closing == Closing::Open {
+            self.closing = Closing::Final { at: Some(self.now), failing_since: None };
+            self.next_periodic = None;
+            for request in self.queue.drain() {
+                let message = "the job has reached the end of its input and takes its final checkpoint";
+                self.refuse(request, FailureReason::NotAllRequiredTasksRunning, message);
+            }
+        }
+    }
+
+    /// The final checkpoint failed: once more, soon. When it has failed for as long as a checkpoint may take, whatever its
+    /// reasons, the attempt fails: the job must not wait for its end for ever.
+    pub(super) fn retry_final(&mut self, message: &str) {
+        let (now, timeout) = (self.now, self.config.timeout);
+        let Closing::Final { at, failing_since } = &mut self.closing else { return };
+        let since = *failing_since.get_or_insert(now);
+        if now < since + timeout {
+            *at = Some(now + RETRY);
+            return;
+        }
+        *at = None;
+        let message = format!(
+            "the final checkpoint has failed for {:?}, longer than execution.checkpointing.timeout ({timeout:?}); the last \
+             time: {message}",
+            now.saturating_sub(since)
+        );
+        self.out.push(Command::FailJob { kind: ErrorKind::Checkpoint, message });
+    }
+
+    pub(super) fn on_final_completed(&mut self, id: CheckpointId, generation: Generation) {
+        let Some(attempt) = self.attempt_of(generation) else { return };
+        let waiting: BTreeSet<_> = attempt.subtasks.iter().copied().collect();
+        let (since, remind_at) = (self.now, self.now + REMIND);
+        self.closing = Closing::Committing { id, waiting, since, remind_at, late_said: false };
+    }
+
+    pub(super) fn on_commit_confirmed(
+        &mut self,
+        generation: Generation,
+        up_to: CheckpointId,
+        subtask: SubtaskId,
+    ) {
+        if self.attempt_of(generation).is_none() {
+            return;
+        }
+        if let Closing::Committing { id, waiting, .. } = &mut self.closing
+            && up_to >= *id
+        {
+            waiting.remove(&subtask);
+            self.finish_if_committed();
+        }
+    }
+
+    fn finish_if_committed(&mut self) {
+        if matches!(&self.closing, Closing::Committing { waiting, .. } if waiting.is_empty()) {
+            self.end(JobOutcome::Finished);
+        }
+    }
+
+    fn end(&mut self, outcome: JobOutcome) {
+        self.closing = Closing::Ending { outcome, until: Some(self.now + self.end_timeout) };
+        self.next_periodic = None;
+        self.abort_all(FailureReason::CheckpointCoordinatorShutdown, "the job ended");
+        self.register.push(Purpose::End(outcome), self.now);
+    }
+
+    pub(super) fn on_task_finished(&mut self, generation: Generation, subtask: SubtaskId) {
+        let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.generation == generation) else {
+            return;
+        };
+        let Some(task) = attempt.task(subtask) else { return };
+        if matches!(self.closing, Closing::Ending { .. }) {
+            return;
+        }
+        let needed = task.is_source || attempt.stateful.contains(&subtask);
+        if needed && self.config.interval.is_some() {
+            let message = format!(
+                "{} finished before its part of the final checkpoint was committed: later checkpoints would miss its state",
+                attempt.label(subtask)
+            );
+            self.out.push(Command::FailJob { kind: ErrorKind::State, message });
+            return;
+        }
+        let label = attempt.label(subtask);
+        attempt.finish(subtask);
+        let all = attempt.subtasks.is_empty();
+        let waiting: Vec<CheckpointId> =
+            self.pending.iter().filter(|(_, p)| p.checkpoint.waits_for(subtask)).map(|(id, _)| *id).collect();
+        for id in waiting {
+            let message = format!("{label} finished before it acknowledged");
+            self.fail_checkpoint(id, FailureReason::CheckpointDeclinedTaskClosing, &message);
+        }
+        if let Closing::Committing { waiting, .. } = &mut self.closing {
+            waiting.remove(&subtask);
+            self.finish_if_committed();
+        } else if all && self.config.interval.is_none() {
+            self.end(JobOutcome::Finished);
+        }
+    }
+
+    /// The final checkpoint's time, reminders, and the deadline of commits.
+    pub(super) fn on_closing_time(&mut self) {
+        let (now, timeout) = (self.now, self.config.timeout);
+        let Some(attempt) = &self.attempt else { return };
+        match &mut self.closing {
+            Closing::Final { at, .. } if at.is_some_and(|at| at <= now) => {
+                *at = None;
+                let (request, kind) = (None, CheckpointKind::Final);
+                self.submit(Request { request, kind, forced: true, periodic: false, at: now });
+            }
+            Closing::Committing { waiting, since, late_said, .. }
+                if now >= *since + timeout && !*late_said =>
+            {
+                *late_said = true;
+                let named: Vec<_> =
+                    waiting.iter().take(10).map(|id| (*id, attempt.name(*id).to_owned())).collect();
+                let text = missing_text(waiting.len(), attempt.subtasks.len(), &named);
+                let message = format!(
+                    "the commits of the final checkpoint were not confirmed within {timeout:?} \
+                     (execution.checkpointing.timeout): {text}"
+                );
+                self.out.push(Command::FailJob { kind: ErrorKind::Timeout, message });
+            }
+            Closing::Committing { id, remind_at, late_said: false, .. } if now >= *remind_at => {
+                *remind_at = now + REMIND;
+                let (generation, checkpoint) = (attempt.generation, *id);
+                self.out.push(Command::NotifyComplete { generation, checkpoint });
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn on_job_ended(&mut self, outcome: JobOutcome) {
+        // what is being recorded has happened before: a finish stays a finish
+        if matches!(self.closing, Closing::Ending { .. }) {
+            return;
+        }
+        self.attempt = None;
+        self.attempt_wanted = false;
+        self.register.withdraw_claims();
+        self.end(outcome);
+    }
+
+    /// The record of a job that ended, by the retention policy.
+    pub(super) fn end_record(&self, outcome: JobOutcome) -> RegisterRecord {
+        let mut record = match self.register.durable() {
+            Some(record) => record.clone(),
+            None => RegisterRecord {
+                job: self.job,
+                job_name: self.job_name.clone(),
+                generation: Generation(0),
+                outcome,
+                last_checkpoint_id: CheckpointId(0),
+                completed: Vec::new(),
+                retained: Vec::new(),
+                ended: None,
+            },
+        };
+        record.outcome = outcome;
+        let since_zero = i64::try_from(self.now.as_millis()).unwrap_or(i64::MAX);
+        let end = JobEnd { at_ms: self.zero_ms.saturating_add(since_zero), figures: self.figures.clone() };
+        record.ended = Some(Box::new(end));
+        match outcome {
+            // a later start resumes from them
+            JobOutcome::Failed | JobOutcome::Running => {}
+            JobOutcome::Cancelled if self.config.retention == Retention::RetainOnCancellation => {
+                record.retained.append(&mut record.completed);
+            }
+            JobOutcome::Cancelled | JobOutcome::Finished => record.completed.clear(),
+        }
+        record
+    }
+
+    pub(super) fn on_end_recorded(&mut self, outcome: JobOutcome) {
+        if let Closing::Ending { until, .. } = &mut self.closing {
+            *until = None;
+        }
+        self.out.push(Command::FinishJob { outcome });
+    }
+
+    /// Ends the job without a record when the time for that is over.
+    pub(super) fn on_end_overdue(&mut self) {
+        let Closing::Ending { outcome, until: Some(until) } = self.closing else { return };
+        if self.now < until {
+            return;
+        }
+        let trouble = self.register.trouble().unwrap_or("the job's register did not answer");
+        let why = format!(
+            "the job's end could not be recorded within {:?} (task.cancellation.timeout): {trouble}",
+            self.end_timeout
+        );
+        let message = format!("{why}; {}", self.what_the_next_start_does());
+        self.out.push(Command::EndUnrecorded { outcome, message });
+        self.stopped = Some(Stopped { kind: ErrorKind::Storage, why });
+    }
+
+    /// What the register says, as far as that is known, and what follows from it.
+    pub(super) fn what_the_next_start_does(&self) -> String {
+        let said = match self.register.end_may_be_written() {
+            true => "it is not known whether the register says so or still says running; if it does",
+            false => "the register still says running",
+        };
+        match self.latest_completed() {
+            Some(newest) => format!("{said}: the next start resumes from checkpoint {}", newest.id),
+            None => format!("{said}: the next start begins without a checkpoint, for none was completed"),
+        }
+    }
+}

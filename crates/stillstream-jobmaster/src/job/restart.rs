@@ -1,0 +1,317 @@
+//! Restart strategies: whether a failed job runs again, and after which pause. Names and defaults are Flink's.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use stillstream_types::CheckpointId;
+
+/// Which strategy, with its settings (`restart-strategy.type` and the keys below it).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum RestartStrategyConfig {
+    /// `none`: the first failure is the last.
+    None,
+    /// `fixed-delay`
+    FixedDelay {
+        /// `restart-strategy.fixed-delay.attempts`: so many restarts.
+        attempts: u32,
+        /// `restart-strategy.fixed-delay.delay`: the pause before each.
+        delay: Duration,
+    },
+    /// `failure-rate`
+    FailureRate {
+        /// `restart-strategy.failure-rate.max-failures-per-interval`: more than so many fail the job.
+        max_failures_per_interval: u32,
+        /// `restart-strategy.failure-rate.failure-rate-interval`: the sliding interval.
+        interval: Duration,
+        /// `restart-strategy.failure-rate.delay`: the pause before each.
+        delay: Duration,
+    },
+    /// `exponential-delay`
+    ExponentialDelay {
+        /// `restart-strategy.exponential-delay.initial-backoff`: the first pause.
+        initial_backoff: Duration,
+        /// `restart-strategy.exponential-delay.max-backoff`: the longest pause.
+        max_backoff: Duration,
+        /// `restart-strategy.exponential-delay.backoff-multiplier`: growth for each failure, at least 1.
+        backoff_multiplier: f64,
+        /// `restart-strategy.exponential-delay.reset-backoff-threshold`: after so much healthy time the pause is the
+        /// first again.
+        reset_backoff_threshold: Duration,
+        /// `restart-strategy.exponential-delay.jitter-factor`: random spread as a share of the pause, 0 to 1.
+        jitter_factor: f64,
+        /// `restart-strategy.exponential-delay.attempts-before-reset-backoff`: so many restarts without a reset between.
+        attempts_before_reset_backoff: u32,
+    },
+}
+
+/// Flink's "no limit": 2^31 - 1.
+pub const UNLIMITED: u32 = i32::MAX as u32;
+
+impl RestartStrategyConfig {
+    /// `fixed-delay` with Flink's defaults: one attempt after a second.
+    pub fn fixed_delay() -> Self {
+        Self::FixedDelay { attempts: 1, delay: Duration::from_secs(1) }
+    }
+
+    /// `failure-rate` with Flink's defaults: one failure a minute, a second's pause.
+    pub fn failure_rate() -> Self {
+        Self::FailureRate {
+            max_failures_per_interval: 1,
+            interval: Duration::from_secs(60),
+            delay: Duration::from_secs(1),
+        }
+    }
+
+    /// `exponential-delay` with Flink's defaults: 1 s, times 1.5 up to a minute, spread by 10 %, reset after an hour.
+    pub fn exponential_delay() -> Self {
+        Self::ExponentialDelay {
+            initial_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(60),
+            backoff_multiplier: 1.5,
+            reset_backoff_threshold: Duration::from_secs(3600),
+            jitter_factor: 0.1,
+            attempts_before_reset_backoff: UNLIMITED,
+        }
+    }
+
+    /// What holds when nothing is configured: `none` without checkpoints, `exponential-delay` with them, as in Flink since
+    /// 1.20.
+    pub fn default_for(checkpointing: bool) -> Self {
+        match checkpointing {
+            true => Self::exponential_delay(),
+            false => Self::None,
+        }
+    }
+}
+
+/// The answer to a failure.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RestartDecision {
+    /// Run again after this pause.
+    RestartAfter(Duration),
+    /// Give up; the sentence says why and which key changes it.
+    Fail(String),
+}
+
+/// Counts failures that are the same and happen at the same place, which a restart alone hardly mends.
+///
+/// ```
+/// use stillstream_jobmaster::Repetition;
+/// use stillstream_types::CheckpointId;
+/// let (mut repetition, at) = (Repetition::default(), Some(CheckpointId(7)));
+/// assert_eq!(repetition.on_failure(at, "a bad record"), 1);
+/// assert_eq!(repetition.on_failure(at, "a bad record"), 2);
+/// assert_eq!(repetition.on_failure(Some(CheckpointId(8)), "a bad record"), 1, "the job got further");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Repetition {
+    last: Option<(Option<CheckpointId>, String)>,
+    times: u64,
+}
+
+impl Repetition {
+    /// An attempt failed with this error when `newest` was the newest completed checkpoint. How often in a row that has
+    /// happened, this time included.
+    pub fn on_failure(&mut self, newest: Option<CheckpointId>, error: &str) -> u64 {
+        let same = matches!(&self.last, Some((at, text)) if *at == newest && text == error);
+        if same {
+            self.times += 1;
+        } else {
+            self.times = 1;
+            self.last = Some((newest, error.to_owned()));
+        }
+        self.times
+    }
+}
+
+/// A strategy at work.
+///
+/// ```
+/// use std::time::Duration;
+/// use stillstream_jobmaster::{RestartDecision, RestartStrategy, RestartStrategyConfig};
+/// let mut strategy = RestartStrategy::new(RestartStrategyConfig::fixed_delay());
+/// let second = Duration::from_secs(1);
+/// assert_eq!(strategy.on_failure(second, 0.5), RestartDecision::RestartAfter(second));
+/// assert!(matches!(strategy.on_failure(second * 9, 0.5), RestartDecision::Fail(_)));
+/// ```
+#[derive(Clone, Debug)]
+pub struct RestartStrategy {
+    config: RestartStrategyConfig,
+    attempts: u32,
+    failures: VecDeque<Duration>,
+    // exponential-delay: when the last restart began
+    restarted_at: Duration,
+}
+
+impl RestartStrategy {
+    /// A strategy that has seen no failure.
+    pub fn new(config: RestartStrategyConfig) -> Self {
+        Self { config, attempts: 0, failures: VecDeque::new(), restarted_at: Duration::ZERO }
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &RestartStrategyConfig {
+        &self.config
+    }
+
+    /// The job failed at `now` (any monotonic zero). `random` is a fresh number from 0 to 1, used for jitter only.
+    pub fn on_failure(&mut self, now: Duration, random: f64) -> RestartDecision {
+        match self.config {
+            RestartStrategyConfig::None => RestartDecision::Fail(
+                "the restart strategy is `none`; `restart-strategy.type` or enabling checkpoints changes that"
+                    .to_owned(),
+            ),
+            RestartStrategyConfig::FixedDelay { attempts, delay } => {
+                if self.attempts >= attempts {
+                    return RestartDecision::Fail(format!(
+                        "all {attempts} restarts of `restart-strategy.fixed-delay.attempts` are used up"
+                    ));
+                }
+                self.attempts += 1;
+                RestartDecision::RestartAfter(delay)
+            }
+            RestartStrategyConfig::FailureRate { max_failures_per_interval, interval, delay } => {
+                while self.failures.front().is_some_and(|at| now.saturating_sub(*at) > interval) {
+                    self.failures.pop_front();
+                }
+                self.failures.push_back(now);
+                if self.failures.len() > max_failures_per_interval as usize {
+                    return RestartDecision::Fail(format!(
+                        "{} failures within {interval:?}: at most {max_failures_per_interval} are allowed by \
+                         `restart-strategy.failure-rate.max-failures-per-interval`",
+                        self.failures.len()
+                    ));
+                }
+                RestartDecision::RestartAfter(delay)
+            }
+            RestartStrategyConfig::ExponentialDelay {
+                initial_backoff,
+                max_backoff,
+                backoff_multiplier,
+                reset_backoff_threshold,
+                jitter_factor,
+                attempts_before_reset_backoff,
+            } => {
+                if self.attempts > 0 && now.saturating_sub(self.restarted_at) >= reset_backoff_threshold {
+                    self.attempts = 0;
+                }
+                if self.attempts >= attempts_before_reset_backoff {
+                    return RestartDecision::Fail(format!(
+                        "all {attempts_before_reset_backoff} restarts of \
+                         `restart-strategy.exponential-delay.attempts-before-reset-backoff` are used up"
+                    ));
+                }
+                let (initial, max) = (initial_backoff.as_secs_f64(), max_backoff.as_secs_f64());
+                let grown = initial * backoff_multiplier.max(1.0).powf(f64::from(self.attempts));
+                let pause = grown.min(max);
+                let spread = pause * jitter_factor.clamp(0.0, 1.0) * (random.clamp(0.0, 1.0) * 2.0 - 1.0);
+                let pause = (pause + spread).min(max).max(initial.min(max)).max(0.0);
+                let pause = Duration::try_from_secs_f64(pause).unwrap_or(max_backoff);
+                self.attempts += 1;
+                self.restarted_at = now + pause;
+                RestartDecision::RestartAfter(pause)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    fn pause(decision: RestartDecision) -> f64 {
+        match decision {
+            RestartDecision::RestartAfter(pause) => pause.as_secs_f64(),
+            RestartDecision::Fail(reason) => panic!("gave up: {reason}"),
+        }
+    }
+
+    #[test]
+    fn without_checkpoints_the_first_failure_is_the_last() {
+        let mut strategy = RestartStrategy::new(RestartStrategyConfig::default_for(false));
+        let RestartDecision::Fail(reason) = strategy.on_failure(secs(1), 0.0) else { panic!("restarted") };
+        assert!(reason.contains("restart-strategy.type"));
+    }
+
+    #[test]
+    fn with_checkpoints_the_default_restarts_without_a_limit_and_ever_more_slowly() {
+        let mut strategy = RestartStrategy::new(RestartStrategyConfig::default_for(true));
+        let pauses: Vec<f64> = (0..1000).map(|n| pause(strategy.on_failure(secs(n), 0.5))).collect();
+        assert_eq!((pauses[0], pauses[999]), (1.0, 60.0));
+        assert!(pauses.windows(2).all(|pair| pair[0] <= pair[1]));
+    }
+
+    #[test]
+    fn another_error_or_another_place_begins_the_count_of_equal_failures_anew() {
+        let mut repetition = Repetition::default();
+        let (first, second) = (Some(CheckpointId(1)), Some(CheckpointId(2)));
+        let seen = [
+            (None, "a"),
+            (None, "a"),
+            (first, "a"),
+            (first, "a"),
+            (first, "b"),
+            (second, "b"),
+            (second, "b"),
+        ];
+        let times: Vec<u64> = seen.iter().map(|(at, error)| repetition.on_failure(*at, error)).collect();
+        assert_eq!(times, [1, 2, 1, 2, 1, 1, 2]);
+    }
+
+    #[test]
+    fn failure_rate_gives_up_at_one_failure_more_than_allowed_within_the_sliding_interval() {
+        let config = RestartStrategyConfig::FailureRate {
+            max_failures_per_interval: 2,
+            interval: secs(60),
+            delay: secs(1),
+        };
+        let mut strategy = RestartStrategy::new(config);
+        for at in [0, 30, 61, 91] {
+            assert_eq!(pause(strategy.on_failure(secs(at), 0.0)), 1.0, "{at}");
+        }
+        assert!(matches!(strategy.on_failure(secs(100), 0.0), RestartDecision::Fail(_)));
+    }
+
+    #[test]
+    fn exponential_delay_grows_to_its_maximum_and_starts_again_after_healthy_time() {
+        let mut strategy = RestartStrategy::new(RestartStrategyConfig::exponential_delay());
+        let mut now = secs(0);
+        let pauses: Vec<f64> = (0..13)
+            .map(|_| {
+                let pause = pause(strategy.on_failure(now, 0.5));
+                now += Duration::from_secs_f64(pause) + secs(10);
+                pause
+            })
+            .collect();
+        assert_eq!(pauses[..4], [1.0, 1.5, 2.25, 3.375]);
+        assert_eq!(pauses[11..], [60.0, 60.0]);
+        assert_eq!(pause(strategy.on_failure(now + secs(3600), 0.5)), 1.0);
+    }
+
+    #[test]
+    fn jitter_spreads_the_pause_but_never_below_the_first_or_above_the_longest() {
+        let second_pause = |random| {
+            let mut strategy = RestartStrategy::new(RestartStrategyConfig::exponential_delay());
+            assert!(pause(strategy.on_failure(secs(0), 0.0)) >= 1.0);
+            pause(strategy.on_failure(secs(2), random))
+        };
+        assert!((second_pause(0.0) - 1.35).abs() < 1e-9);
+        assert!((second_pause(1.0) - 1.65).abs() < 1e-9);
+    }
+
+    #[test]
+    fn exponential_delay_can_have_a_limit_of_attempts() {
+        let mut config = RestartStrategyConfig::exponential_delay();
+        if let RestartStrategyConfig::ExponentialDelay { attempts_before_reset_backoff, .. } = &mut config {
+            *attempts_before_reset_backoff = 2;
+        }
+        let mut strategy = RestartStrategy::new(config);
+        assert_eq!(pause(strategy.on_failure(secs(0), 0.5)), 1.0);
+        assert_eq!(pause(strategy.on_failure(secs(5), 0.5)), 1.5);
+        assert!(matches!(strategy.on_failure(secs(10), 0.5), RestartDecision::Fail(_)));
+    }
+}

@@ -1,0 +1,91 @@
+//! Whether a start of a job runs it: a job whose end is recorded does not run again unasked (Flink's job result store).
+
+use stillstream_types::{CompletedRef, JobEnd, JobOutcome, RegisterRecord};
+
+/// What a start does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StartDecision {
+    /// Runs the job: a new one, or one that has not reached its end.
+    Run,
+    /// Nothing but report: the job has finished, and all its output is committed. The end is `None` in the register of a
+    /// release that did not write it.
+    AlreadyFinished(Option<JobEnd>),
+    /// Refuses: a person cancelled the job, and says how it is to go on.
+    AlreadyCancelled {
+        /// When, and what the run had come to.
+        ended: Option<JobEnd>,
+        /// The newest checkpoint that was kept for that person.
+        retained: Option<CompletedRef>,
+    },
+}
+
+/// Decides what a start does that finds this record in the register. A start that is told to begin afresh does not ask.
+///
+/// `names_snapshot`: the start says from which checkpoint the job is to go on. That is an answer to a cancel, but it does not
+/// make a finished job run again: the same command line may be started again by a supervisor.
+///
+/// ```
+/// use stillstream_jobmaster::{StartDecision, decide_start};
+/// assert_eq!(decide_start(None, false), StartDecision::Run);
+/// ```
+pub fn decide_start(record: Option<&RegisterRecord>, names_snapshot: bool) -> StartDecision {
+    let Some(record) = record else { return StartDecision::Run };
+    match record.outcome {
+        JobOutcome::Running | JobOutcome::Failed => StartDecision::Run,
+        JobOutcome::Cancelled if names_snapshot => StartDecision::Run,
+        JobOutcome::Finished => StartDecision::AlreadyFinished(record.ended.as_deref().cloned()),
+        JobOutcome::Cancelled => StartDecision::AlreadyCancelled {
+            ended: record.ended.as_deref().cloned(),
+            retained: record.retained.last().cloned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stillstream_types::{CheckpointId, Generation, JobId};
+
+    use super::*;
+
+    fn record(outcome: JobOutcome) -> RegisterRecord {
+        let kept = |id| CompletedRef { id: CheckpointId(id), path: format!("chk-{id}") };
+        RegisterRecord {
+            job: JobId::from_name("job"),
+            job_name: "job".into(),
+            generation: Generation(3),
+            outcome,
+            last_checkpoint_id: CheckpointId(9),
+            completed: Vec::new(),
+            retained: vec![kept(4), kept(7)],
+            ended: Some(Box::new(JobEnd { at_ms: 5, ..JobEnd::default() })),
+        }
+    }
+
+    #[test]
+    fn a_job_that_runs_or_died_or_failed_goes_on() {
+        for outcome in [JobOutcome::Running, JobOutcome::Failed] {
+            for names_snapshot in [false, true] {
+                assert_eq!(decide_start(Some(&record(outcome)), names_snapshot), StartDecision::Run);
+            }
+        }
+    }
+
+    #[test]
+    fn a_finished_job_never_runs_again_unasked() {
+        let end = Some(JobEnd { at_ms: 5, ..JobEnd::default() });
+        for names_snapshot in [false, true] {
+            let found = decide_start(Some(&record(JobOutcome::Finished)), names_snapshot);
+            assert_eq!(found, StartDecision::AlreadyFinished(end.clone()));
+        }
+    }
+
+    #[test]
+    fn a_cancelled_job_runs_only_from_where_a_person_says_and_names_its_newest_retained_checkpoint() {
+        let cancelled = record(JobOutcome::Cancelled);
+        assert_eq!(decide_start(Some(&cancelled), true), StartDecision::Run);
+        let StartDecision::AlreadyCancelled { retained, .. } = decide_start(Some(&cancelled), false) else {
+            panic!("it runs again");
+        };
+        assert_eq!(retained.unwrap().path, "chk-7");
+    }
+}

@@ -1,0 +1,3 @@
+//! A checkpoint's part in a process: the threads that write snapshots, and the stores that they write to.
+
+pub(crate) mod snapshot_pool;

@@ -1,0 +1,132 @@
+//! A subtask of a source: it polls, as long as there is room downstream. Its life is told in
+//! [`subtask`](super::subtask).
+
+use stillstream_types::Result;
+
+use crate::dataflow::chain::Pause;
+use crate::dataflow::outputs::{Outlet, Sessions};
+use crate::dataflow::subtask::{Stage, Subtask, Trigger};
+use crate::dataflow::turn::Turn;
+use crate::operator::SourceStatus;
+
+/// Most records that a source is asked for at once.
+const POLL: usize = 1024;
+
+/// Whether a source may be polled now.
+enum Room {
+    /// For at most so many records.
+    For(usize),
+    /// Why not; [`Pause::Quiet`]: it waits for others of its group.
+    None(Pause),
+}
+
+/// A subtask of a source.
+pub(crate) struct SourceTask {
+    pub subtask: Subtask,
+}
+
+impl SourceTask {
+    /// One activation.
+    pub fn activate(&mut self, sessions: Sessions<'_, '_>) -> Result<()> {
+        let triggers = self.subtask.read_mail()?;
+        let clock = self.subtask.attempt.clock.clone();
+        let mut turn = Turn::begin(self.subtask.attempt.turn, &*clock);
+        let mut pause = self.subtask.run_chain(&mut turn, sessions)?;
+        self.barriers(triggers, pause, sessions)?;
+        let (mut wake_at, mut looks_again) = (None, false);
+        while pause == Pause::Quiet && self.subtask.stage == Stage::Running {
+            let room = match self.room(&turn, &mut looks_again)? {
+                Room::For(records) => records,
+                Room::None(why) => {
+                    pause = why;
+                    break;
+                }
+            };
+            let status = self.poll(room, &mut turn, sessions)?;
+            pause = self.subtask.run_chain(&mut turn, sessions)?;
+            match status {
+                SourceStatus::More => {}
+                SourceStatus::Idle { until_ms } => {
+                    wake_at = until_ms;
+                    break;
+                }
+                SourceStatus::Ended => self.subtask.stage = Stage::Draining,
+            }
+        }
+        self.subtask.pause(pause);
+        if self.subtask.stage > Stage::Running && pause == Pause::Quiet && self.subtask.chain.has_ended() {
+            match self.subtask.stage {
+                Stage::Draining => self.subtask.end(),
+                Stage::Released | Stage::Finishing => self.subtask.finish(sessions)?,
+                Stage::Running | Stage::Ended | Stage::Done | Stage::Failed => {}
+            }
+        }
+        if let Some(due) = wake_at {
+            self.subtask.wake_at(due, clock.now_ms());
+        }
+        if pause == Pause::Gated {
+            // a source that waits for credits is not idle
+            return Ok(());
+        }
+        self.subtask.processing_time(&mut turn, sessions)
+    }
+
+    /// Takes the barriers that were triggered; if the chain is busy, as soon as it is quiet.
+    fn barriers(&mut self, triggers: Vec<Trigger>, pause: Pause, sessions: Sessions<'_, '_>) -> Result<()> {
+        if pause != Pause::Quiet {
+            self.subtask.return_mail(triggers);
+            return Ok(());
+        }
+        for (id, _) in triggers {
+            if id.0 > self.subtask.epoch {
+                self.subtask.barrier(id.0, None, sessions)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many records the source may emit now. `looks_again`: in this activation it was arranged already
+    /// that the source looks again how far the others of its group are.
+    fn room(&mut self, turn: &Turn<'_>, looks_again: &mut bool) -> Result<Room> {
+        let Subtask { attempt, chain, outputs, activator, .. } = &mut self.subtask;
+        if !attempt.flow.credits.borrow().open(chain.head_reach()) {
+            return Ok(Room::None(Pause::Gated));
+        }
+        if turn.is_over() {
+            return Ok(Room::None(Pause::TurnOver));
+        }
+        let groups = &attempt.flow.watermark_groups;
+        if let Some(wait) = groups.look_again() {
+            let is_ahead = chain.is_ahead();
+            if (chain.pause_splits()? || is_ahead) && !*looks_again {
+                *looks_again = true;
+                groups.wait(activator);
+                activator.activate_after(wait);
+            }
+            if is_ahead {
+                return Ok(Room::None(Pause::Quiet));
+            }
+        }
+        let mut credits = attempt.flow.credits.borrow_mut();
+        for (edge, batch) in outputs.waiting() {
+            if !credits.knows_size(edge) {
+                credits.expect_size(edge, batch.record_size());
+            }
+        }
+        if credits.is_much(chain.records_in, outputs.edges()) {
+            // large records: they are counted when they are sent
+            return Ok(Room::None(Pause::TurnOver));
+        }
+        Ok(Room::For(credits.room(outputs.edges())))
+    }
+
+    fn poll(&mut self, room: usize, turn: &mut Turn<'_>, sessions: Sessions<'_, '_>) -> Result<SourceStatus> {
+        let Subtask { chain, outputs, .. } = &mut self.subtask;
+        let mut outlet = Outlet { sessions, outputs };
+        let status = chain.poll_source(POLL.min(room), turn, &mut outlet)?;
+        if status == SourceStatus::Ended {
+            chain.end_source(&mut outlet);
+        }
+        Ok(status)
+    }
+}

@@ -1,0 +1,19 @@
+//! The plan: what the user wrote, as nodes; and what runs, as tasks joined by edges.
+//!
+//! Every process builds the same plan from the same program; nothing is shipped.
+//!
+//! | module | what is inside |
+//! |---|---|
+//! | `graph` | [`Plan`], [`Node`], [`Exchange`]: what the user wrote |
+//! | `compile` | from the one to the other |
+//! | `physical` | `PhysicalPlan`, `Task`: what runs |
+
+mod compile;
+mod graph;
+mod physical;
+
+pub use graph::{
+    EventTimeRole, Exchange, Node, NodeBody, NodeId, NodeInput, OperatorFactory, Plan, SourceFactory,
+    Splitter, SplitterFactory,
+};
+pub(crate) use physical::{ChainedOperator, Delivery, PhysicalPlan, Task, TaskInput, TaskOutput};
