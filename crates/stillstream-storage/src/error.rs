@@ -1,7 +1,7 @@
 //! The error of this crate.
 //!
-//! A write that fails is either *determinate* (surely did not happen) or *indeterminate* (may have happened). Only after
-//! a determinate failure may the caller delete what the write would have named.
+//! A write that fails is either *determinate* (surely did not happen) or *indeterminate* (may have happened).
+//! Only after a determinate failure may the caller delete what the write would have named.
 
 use std::io;
 
@@ -99,9 +99,9 @@ pub enum StorageError {
         /// Who holds it, as in `process 4711`.
         holder: String,
     },
-    /// Another writer's record was found, of a higher generation as a rule: somebody took the job over, or the directory was
-    /// moved away and another one put in its place. Whether an earlier write of this one took effect is
-    /// for the new holder to say; this process must stop and must not delete anything.
+    /// Another writer's record was found, of a higher generation as a rule: somebody took the job over, or
+    /// the directory was moved away and another one put in its place. Whether an earlier write of this one
+    /// took effect is for the new holder to say; this process must stop and must not delete anything.
     #[error(
         "generation {ours} was fenced off: `{path}` holds what another process wrote under generation {found}; that one has the \
          job now, stop this one"
@@ -124,7 +124,8 @@ pub enum StorageError {
         /// What shows that the job is not new.
         found: String,
     },
-    /// The register is older than what lies beside it: its newest versions are missing. To go on from it would be a roll-back.
+    /// The register is older than what lies beside it: its newest versions are missing. To go on from it
+    /// would be a roll-back.
     #[error(
         "the register in `{looked_at}` ends with {register}, yet {found}: its newest versions are missing, and to go on from \
          what is left would repeat work that was done; put them back, choose a checkpoint with \
@@ -215,7 +216,8 @@ impl StorageError {
         }
     }
 
-    /// As the public API's error, under [`kind`](Self::kind). (`?` alone would call it an error of user code.)
+    /// As the public API's error, under [`kind`](Self::kind). (`?` alone would call it an error of user
+    /// code.)
     pub fn into_error(self) -> Error {
         let kind = self.kind();
         Error::wrap(kind, self)

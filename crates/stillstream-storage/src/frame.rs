@@ -1,4 +1,5 @@
-//! The envelope of small files: magic, version, length, body, CRC-32C over all of it. The envelope itself never changes.
+//! The envelope of small files: magic, version, length, body, CRC-32C over all of it. The envelope itself
+//! never changes.
 //!
 //! ```text
 //! 0   8  magic
@@ -37,8 +38,8 @@ impl Frame {
         bytes
     }
 
-    /// The version and the body. The checksum is looked at before the version, so that a flipped bit is called damage and
-    /// not a version from the future.
+    /// The version and the body. The checksum is looked at before the version, so that a flipped bit is
+    /// called damage and not a version from the future.
     pub(crate) fn unwrap(self, path: &str, bytes: &[u8]) -> Result<(u32, Vec<u8>), StorageError> {
         let least = HEAD + SUM;
         if bytes.len() < least {

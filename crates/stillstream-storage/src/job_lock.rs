@@ -1,8 +1,9 @@
 //! The lock on a local job directory: one live process at a time, and a note of how far the register went.
 //!
-//! The file `.lock` holds the process' number and the register's version, which is brought up to date after each write. The
-//! note is not synced, so after a power cut it may be behind the register; it is never ahead of it. If it is, versions of the
-//! register were lost by other means, and a start must not go on from the older one in silence.
+//! The file `.lock` holds the process' number and the register's version, which is brought up to date after
+//! each write. The note is not synced, so after a power cut it may be behind the register; it is never ahead
+//! of it. If it is, versions of the register were lost by other means, and a start must not go on from the
+//! older one in silence.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};

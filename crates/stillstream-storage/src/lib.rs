@@ -1,9 +1,9 @@
-//! Checkpoint storage of Stillstream: where snapshots lie, what `_metadata` looks like, and the register that says which
-//! checkpoint is the newest.
+//! Checkpoint storage of Stillstream: where snapshots lie, what `_metadata` looks like, and the register that
+//! says which checkpoint is the newest.
 //!
 //! ```text
-//! <dir>/<job id>/.lock                        held by the live process that owns the job (local disk); notes its number
-//!                                             and the register's newest version
+//! <dir>/<job id>/.lock                        held by the live process that owns the job (local disk);
+//!                                             notes its number and the register's newest version
 //!               /register/register-<version>  the one truth; changed by compare-and-set
 //!               /chk-<n>/_metadata            everything that is needed to restore; written last, atomically
 //!               /chk-<n>/<file>               state of one subtask
@@ -11,10 +11,11 @@
 //!               /taskowned/                   files that the JobManager never deletes
 //! ```
 //!
-//! All calls block. Make them on the snapshot pool, on a thread of your own or in `spawn_blocking`, never on a worker.
+//! All calls block. Make them on the snapshot pool, on a thread of your own or in `spawn_blocking`, never on
+//! a worker.
 //!
-//! Paths within handles are relative to the *anchor*, the job's directory (`<dir>/<job id>`): a job directory that was
-//! moved or copied as a whole stays readable.
+//! Paths within handles are relative to the *anchor*, the job's directory (`<dir>/<job id>`): a job directory
+//! that was moved or copied as a whole stays readable.
 //!
 //! Crash points (see [`stillstream_types::crash`]): `before-metadata`, `after-metadata`, `before-register`,
 //! `after-register`, `half-discarded`, `before-shared-discarded`.

@@ -1,8 +1,9 @@
 //! Files on a disk of this machine, or on one that is mounted.
 //!
-//! A file is written under a temporary name in its own folder, synced, moved to its name, and the folder is synced: after a
-//! power cut it is absent or whole. `object_store`'s own local store can do the same (`with_fsync`), but takes a snapshot as
-//! a series of buffered parts; here the bytes go from the writer's buffer to the disk, those of large files past the page cache.
+//! A file is written under a temporary name in its own folder, synced, moved to its name, and the folder is
+//! synced: after a power cut it is absent or whole. `object_store`'s own local store can do the same
+//! (`with_fsync`), but takes a snapshot as a series of buffered parts; here the bytes go from the writer's
+//! buffer to the disk, those of large files past the page cache.
 
 mod disk_file;
 mod place;
@@ -63,8 +64,8 @@ pub enum DiskStep<'a> {
     Remove(&'a Path),
 }
 
-/// Sees every step before and after it is done; an error from [`before`](DiskHook::before) takes the step's place. Tests
-/// use it for full disks and power cuts.
+/// Sees every step before and after it is done; an error from [`before`](DiskHook::before) takes the step's
+/// place. Tests use it for full disks and power cuts.
 pub trait DiskHook: Send + Sync + Debug {
     /// Called before the step.
     fn before(&self, step: DiskStep<'_>) -> io::Result<()>;
@@ -324,8 +325,8 @@ impl BlobStore for LocalStore {
         places.retain(|other| !other.is(&dir));
         drop(places);
         self.0.make_dirs(&dir).map_err(fail)?;
-        // A process that was killed may have made some of them and not come to the sync. Above the root it is enough that
-        // the root's own name is durable.
+        // A process that was killed may have made some of them and not come to the sync. Above the root it is
+        // enough that the root's own name is durable.
         let above_root = self.0.root.parent().unwrap_or(&self.0.root);
         for folder in dir.ancestors().take_while(|folder| folder.starts_with(above_root)) {
             self.0.sync_dir(folder).map_err(fail)?;

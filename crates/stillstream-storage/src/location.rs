@@ -24,8 +24,9 @@ impl Location {
     ///
     /// # Errors
     /// [`StorageError::SchemeNotSupported`] for a scheme that Flink knows and this release does not, and
-    /// [`StorageError::BadLocation`] for anything else. A path that begins with `~` is refused too: a shell makes the home
-    /// folder of it in most places, but not in `--checkpoint-dir=~/ck` or in a file, and a folder named `~` is never meant.
+    /// [`StorageError::BadLocation`] for anything else. A path that begins with `~` is refused too: a shell
+    /// makes the home folder of it in most places, but not in `--checkpoint-dir=~/ck` or in a file, and a
+    /// folder named `~` is never meant.
     pub fn parse(text: &str) -> Result<Self, StorageError> {
         let bad = |reason: String| StorageError::BadLocation { location: text.into(), reason };
         if text.is_empty() {
@@ -53,7 +54,8 @@ impl Location {
     }
 }
 
-/// `scheme:rest`, if it starts as RFC 3986 wants it. One letter is a Windows drive; a colon behind a `/` is part of a path.
+/// `scheme:rest`, if it starts as RFC 3986 wants it. One letter is a Windows drive; a colon behind a `/` is
+/// part of a path.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let mut letters = scheme.chars();

@@ -20,12 +20,14 @@ use crate::error::{SHORT, StorageError};
 use crate::options::StorageOptions;
 use crate::store::{BlobStore, BlobWriter, CasSupport, Created, Deleted, Entry, Replaced, Tag, check_key};
 
-/// Size of a part of a large upload. S3 wants at least 5 MiB and takes 10 000 parts: up to 78 GiB for one stream.
+/// Size of a part of a large upload. S3 wants at least 5 MiB and takes 10 000 parts: up to 78 GiB for one
+/// stream.
 const PART_BYTES: usize = 8 << 20;
 /// Parts of one stream that may be on their way at once.
 const PARTS_IN_FLIGHT: usize = 4;
 
-/// A prefix of an object store as a [`BlobStore`]. Requests run on the given Tokio runtime; each has a deadline.
+/// A prefix of an object store as a [`BlobStore`]. Requests run on the given Tokio runtime; each has a
+/// deadline.
 #[derive(Clone)]
 pub struct ObjectBlobStore(Arc<Inner>);
 
@@ -45,8 +47,9 @@ impl fmt::Debug for ObjectBlobStore {
 }
 
 impl ObjectBlobStore {
-    /// Everything below `prefix` of `store`; `uri` is how error messages call that place. `cas` says whether the store can
-    /// replace an object on condition of its ETag ([`CasSupport::Tags`]: S3, GCS, Azure, memory), or only create if absent.
+    /// Everything below `prefix` of `store`; `uri` is how error messages call that place. `cas` says whether
+    /// the store can replace an object on condition of its ETag ([`CasSupport::Tags`]: S3, GCS, Azure,
+    /// memory), or only create if absent.
     pub fn new(
         store: Arc<dyn ObjectStore>,
         prefix: &str,
@@ -97,8 +100,8 @@ enum Failure {
 }
 
 impl Inner {
-    /// Starts the request. The caller waits on a channel of the standard library, not in the runtime, so that a call from
-    /// within a runtime's thread is slow at worst and never a panic.
+    /// Starts the request. The caller waits on a channel of the standard library, not in the runtime, so that
+    /// a call from within a runtime's thread is slow at worst and never a panic.
     fn spawn<T: Send + 'static>(
         &self,
         request: impl Future<Output = object_store::Result<T>> + Send + 'static,

@@ -11,19 +11,19 @@ pub struct StorageOptions {
     /// A stream shorter than this many bytes goes into the handle itself in place of a file
     /// (`state.storage.fs.memory-threshold`). Capped at [`StorageOptions::MAX_INLINE_THRESHOLD`].
     pub inline_threshold: usize,
-    /// Bytes that are gathered before the disk is asked to write (`state.storage.fs.write-buffer-size`). One such buffer
-    /// for each open stream that outgrew the threshold.
+    /// Bytes that are gathered before the disk is asked to write (`state.storage.fs.write-buffer-size`). One
+    /// such buffer for each open stream that outgrew the threshold.
     pub write_buffer: usize,
     /// How long one call to a remote store may take.
     pub deadline: Duration,
-    /// Take an exclusive lock on a local job directory in [`JobStorage::claim`](crate::JobStorage::claim), so that a
-    /// second live process is refused. Off for a standby that takes over while the former leader may still be there:
-    /// the register's generation alone keeps them apart then.
+    /// Take an exclusive lock on a local job directory in [`JobStorage::claim`](crate::JobStorage::claim), so
+    /// that a second live process is refused. Off for a standby that takes over while the former leader may
+    /// still be there: the register's generation alone keeps them apart then.
     pub exclusive_lock: bool,
     /// Who may read the files and folders that are made on a disk.
     pub file_access: FileAccess,
-    /// Tells this process' files and register writes from those of any other: must be unique among all processes that
-    /// ever use the directory. The default draws a random number.
+    /// Tells this process' files and register writes from those of any other: must be unique among all
+    /// processes that ever use the directory. The default draws a random number.
     pub process_tag: u64,
 }
 

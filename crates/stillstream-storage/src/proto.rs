@@ -1,4 +1,5 @@
-//! Protobuf messages of `_metadata` (versions 1 and 2) and of the register (version 1). Numbers are never used again for another meaning.
+//! Protobuf messages of `_metadata` (versions 1 and 2) and of the register (version 1). Numbers are never
+//! used again for another meaning.
 
 use std::collections::BTreeMap;
 

@@ -64,13 +64,14 @@ pub enum CasSupport {
 
 /// A place for files.
 ///
-/// What returned `Ok` is durable and visible to every reader. A key is either absent or whole: readers never see a part.
+/// What returned `Ok` is durable and visible to every reader. A key is either absent or whole: readers never
+/// see a part.
 pub trait BlobStore: Send + Sync + fmt::Debug {
     /// The key as a person can find it: an absolute path or a URI.
     fn display(&self, key: &str) -> String;
 
-    /// Where the store lies on a disk of this machine: makes the folder, makes it and all above it durable, and gives its
-    /// path. `None` elsewhere.
+    /// Where the store lies on a disk of this machine: makes the folder, makes it and all above it durable,
+    /// and gives its path. `None` elsewhere.
     fn local_folder(&self, prefix: &str) -> Result<Option<PathBuf>, StorageError>;
 
     /// Which kind of compare-and-set it has.
@@ -103,8 +104,8 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     /// The object's length.
     fn len(&self, key: &str) -> Result<u64, StorageError>;
 
-    /// Everything below the folder `prefix`, at any depth, in no particular order; empty when there is no such folder. On a
-    /// disk it also shows what unfinished writers left.
+    /// Everything below the folder `prefix`, at any depth, in no particular order; empty when there is no
+    /// such folder. On a disk it also shows what unfinished writers left.
     fn list(&self, prefix: &str) -> Result<Vec<Entry>, StorageError>;
 
     /// Deletes the object.
@@ -113,8 +114,8 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     /// Removes the folder and its sub-folders where they hold no file; nothing on object stores.
     fn remove_empty_dirs(&self, prefix: &str) -> Result<(), StorageError>;
 
-    /// Makes the names in the folder durable, those that were deleted too; nothing on object stores, or where there is no
-    /// such folder.
+    /// Makes the names in the folder durable, those that were deleted too; nothing on object stores, or where
+    /// there is no such folder.
     fn sync_folder(&self, prefix: &str) -> Result<(), StorageError>;
 }
 

@@ -63,6 +63,11 @@ impl<K: TableKey, V: TableValue> FrozenNumbers<K, V> {
         self.0.len()
     }
 
+    /// Whether no entry is inside.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Whether it has no page.
     pub fn is_blank(&self) -> bool {
         self.0.is_blank()

@@ -1,7 +1,7 @@
 //! Named places where a test may make the process die or a step fail.
 //!
-//! Code calls [`crash_point`] between steps whose order matters. Not armed, that is one relaxed atomic load. A test arms it
-//! with [`install`]; `stillstream-testing` has the usual hooks.
+//! Code calls [`crash_point`] between steps whose order matters. Not armed, that is one relaxed atomic load.
+//! A test arms it with [`install`]; `stillstream-testing` has the usual hooks.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -52,7 +52,8 @@ struct Inner {
 /// assert_eq!(parse("x").unwrap_err().to_string(), "invalid digit found in string");
 /// ```
 ///
-/// Like `anyhow::Error` it does not implement [`std::error::Error`] itself; that is what makes the conversion possible.
+/// Like `anyhow::Error` it does not implement [`std::error::Error`] itself; that is what makes the conversion
+/// possible.
 pub struct Error(Box<Inner>);
 
 /// A result whose error is [`Error`] unless said otherwise.

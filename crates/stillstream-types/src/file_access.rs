@@ -1,7 +1,8 @@
 //! Files and folders that only those may read who are meant to: the modes of [`FileAccess`].
 //!
-//! State, output and what lies between them hold what users' records hold. So they are made for the user that runs the job
-//! alone, unless `stillstream.files.access` says otherwise. Folders that exist keep the mode that they have.
+//! State, output and what lies between them hold what users' records hold. So they are made for the user that
+//! runs the job alone, unless `stillstream.files.access` says otherwise. Folders that exist keep the mode
+//! that they have.
 
 use std::fs::{self, OpenOptions};
 use std::io;

@@ -33,11 +33,13 @@ number_id!(
     SubtaskIndex(u32)
 );
 number_id!(
-    /// A task of the plan: one chain of operators that run in one subtask together. Numbers follow the plan's order.
+    /// A task of the plan: one chain of operators that run in one subtask together. Numbers follow the plan's
+    /// order.
     VertexId(u32)
 );
 number_id!(
-    /// Grows with each attempt to run a job, over all processes that ever ran it. At most one generation writes.
+    /// Grows with each attempt to run a job, over all processes that ever ran it. At most one generation
+    /// writes.
     Generation(u64)
 );
 
@@ -107,8 +109,8 @@ macro_rules! hex_id {
 }
 
 hex_id!(
-    /// A job. The same name gives the same id in every process, so that a program that is started again finds its
-    /// checkpoints.
+    /// A job. The same name gives the same id in every process, so that a program that is started again finds
+    /// its checkpoints.
     JobId
 );
 hex_id!(

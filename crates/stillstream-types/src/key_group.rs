@@ -1,8 +1,8 @@
 //! Key groups: the unit in which keyed state is stored and moved.
 //!
-//! A job has `max_parallelism` key groups for its whole life. A key belongs to one of them by its hash, and each
-//! subtask owns one contiguous range, so that a job can be given another parallelism without rehashing a key.
-//! The formulas are Flink's (`KeyGroupRangeAssignment`).
+//! A job has `max_parallelism` key groups for its whole life. A key belongs to one of them by its hash, and
+//! each subtask owns one contiguous range, so that a job can be given another parallelism without rehashing a
+//! key. The formulas are Flink's (`KeyGroupRangeAssignment`).
 
 use std::fmt;
 
@@ -112,7 +112,8 @@ pub struct KeyGroups {
 }
 
 impl KeyGroups {
-    /// Key groups for a max parallelism of 1 to 32768; a value outside is clamped (callers validate users' input).
+    /// Key groups for a max parallelism of 1 to 32768; a value outside is clamped (callers validate users'
+    /// input).
     pub fn new(max_parallelism: u32) -> Self {
         let max_parallelism = max_parallelism.clamp(1, UPPER_MAX_PARALLELISM);
         Self { max_parallelism, magic: (u64::MAX / max_parallelism as u64).wrapping_add(1) }

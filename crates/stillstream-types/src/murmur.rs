@@ -1,5 +1,5 @@
-//! MurmurHash3, the two forms that Flink uses: the 32-bit finaliser for key groups and x64-128 for operator ids.
-//! Source: Austin Appleby's public-domain MurmurHash3.
+//! MurmurHash3, the two forms that Flink uses: the 32-bit finaliser for key groups and x64-128 for operator
+//! ids. Source: Austin Appleby's public-domain MurmurHash3.
 
 /// Murmur3 (x86, 32 bit, seed 0) of one 4-byte word, made non-negative as Flink does.
 #[inline(always)]

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 /// What is wrong with a path that begins with `~`, if it does.
 ///
-/// A shell makes the home folder of `~` in most places, but not in `--checkpoint-dir=~/ck`, and nobody does in a
-/// configuration file or in code. To take it as it is would make a folder named `~` in the current directory.
+/// A shell makes the home folder of `~` in most places, but not in `--checkpoint-dir=~/ck`, and nobody does
+/// in a configuration file or in code. To take it as it is would make a folder named `~` in the current
+/// directory.
 ///
 /// ```
 /// use stillstream_types::paths::home_mistake;
@@ -22,7 +23,8 @@ pub fn home_mistake(path: impl AsRef<Path>) -> Option<String> {
     })
 }
 
-/// The path for messages, from the root: the reader of a log does not know in which folder the program was started.
+/// The path for messages, from the root: the reader of a log does not know in which folder the program was
+/// started.
 ///
 /// ```
 /// use stillstream_types::paths::absolute;

@@ -1,7 +1,8 @@
 //! The door between state and storage.
 //!
-//! A backend writes its snapshot through [`SnapshotStore`] and does not know whether the bytes go to a folder, an
-//! object store or into the acknowledgement. All calls block; they are made on the snapshot pool, never by a worker.
+//! A backend writes its snapshot through [`SnapshotStore`] and does not know whether the bytes go to a
+//! folder, an object store or into the acknowledgement. All calls block; they are made on the snapshot pool,
+//! never by a worker.
 
 use std::fmt;
 use std::io;
@@ -10,17 +11,18 @@ use crate::handle::StreamHandle;
 
 /// Makes streams for one snapshot of one subtask, and reads streams of earlier ones.
 pub trait SnapshotStore: Send + Sync + fmt::Debug {
-    /// Opens a stream for new state. `name` tells a person what is inside (letters, digits, `-`); the store makes the
-    /// path unique.
+    /// Opens a stream for new state. `name` tells a person what is inside (letters, digits, `-`); the store
+    /// makes the path unique.
     fn create(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>>;
 
-    /// Whether [`create_shared`](Self::create_shared) works: later checkpoints may name what this one writes. Without it
-    /// every snapshot is a full one.
+    /// Whether [`create_shared`](Self::create_shared) works: later checkpoints may name what this one writes.
+    /// Without it every snapshot is a full one.
     fn keeps_shared(&self) -> bool {
         false
     }
 
-    /// Opens a stream for a file that later checkpoints may name too. It always becomes a file, below `shared/`.
+    /// Opens a stream for a file that later checkpoints may name too. It always becomes a file, below
+    /// `shared/`.
     ///
     /// # Errors
     /// `Unsupported`, unless [`keeps_shared`](Self::keeps_shared) says otherwise.
@@ -33,29 +35,30 @@ pub trait SnapshotStore: Send + Sync + fmt::Debug {
         ))
     }
 
-    /// Whether the shared files that are read here are the job's own, so that its next checkpoints may name them again. If
-    /// not (the snapshot was taken by another job, or belongs to a person), a backend that is restored from them has to
-    /// write everything anew.
+    /// Whether the shared files that are read here are the job's own, so that its next checkpoints may name
+    /// them again. If not (the snapshot was taken by another job, or belongs to a person), a backend that is
+    /// restored from them has to write everything anew.
     fn owns_shared(&self) -> bool {
         false
     }
 
-    /// The largest snapshot of one single state that this store takes, if it has such a limit (the memory backend's
-    /// `max_state_size`). A backend checks it state by state, so that its error can name the state.
+    /// The largest snapshot of one single state that this store takes, if it has such a limit (the memory
+    /// backend's `max_state_size`). A backend checks it state by state, so that its error can name the state.
     fn max_state_size(&self) -> Option<u64> {
         None
     }
 
-    /// Reads `len` bytes at `offset`. Fails with `UnexpectedEof` where the stream is shorter. The caller checks the
-    /// checksum of what it reads (see [`KeyGroupSection`](crate::KeyGroupSection)).
+    /// Reads `len` bytes at `offset`. Fails with `UnexpectedEof` where the stream is shorter. The caller
+    /// checks the checksum of what it reads (see [`KeyGroupSection`](crate::KeyGroupSection)).
     fn read(&self, handle: &StreamHandle, offset: u64, len: u64) -> io::Result<Vec<u8>>;
 
-    /// Reads a whole stream and verifies length and checksum; the error names the path, what was expected and what was
-    /// found.
+    /// Reads a whole stream and verifies length and checksum; the error names the path, what was expected and
+    /// what was found.
     fn read_all(&self, handle: &StreamHandle) -> io::Result<Vec<u8>>;
 }
 
-/// One stream of snapshot bytes being written. Dropped without [`finish`](SnapshotStream::finish), it leaves nothing behind.
+/// One stream of snapshot bytes being written. Dropped without [`finish`](SnapshotStream::finish), it leaves
+/// nothing behind.
 pub trait SnapshotStream: io::Write + Send {
     /// Makes everything durable and returns the handle; only then may it be acknowledged.
     fn finish(self: Box<Self>) -> io::Result<StreamHandle>;

@@ -4,8 +4,9 @@ use stillstream_runtime::job::DEFAULT_MAX_STATE_SIZE;
 
 /// State on the heap; snapshots in the JobManager's memory. For development and small state.
 ///
-/// With a checkpoint directory (`--checkpoint-dir`, `execution.checkpointing.dir`) the JobManager writes what it has into
-/// it, so that the job survives its process; without one, checkpoints only survive failures within the process.
+/// With a checkpoint directory (`--checkpoint-dir`, `execution.checkpointing.dir`) the JobManager writes what
+/// it has into it, so that the job survives its process; without one, checkpoints only survive failures
+/// within the process.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -30,8 +31,8 @@ impl MemoryStateBackend {
         Self::default()
     }
 
-    /// The largest snapshot of one single state, in bytes. Must be below `pekko.framesize`, 10 MiB by default: snapshots
-    /// travel inside the acknowledgement.
+    /// The largest snapshot of one single state, in bytes. Must be below `pekko.framesize`, 10 MiB by
+    /// default: snapshots travel inside the acknowledgement.
     pub fn max_state_size(mut self, bytes: u64) -> Self {
         self.max_state_size = bytes;
         self
@@ -70,8 +71,8 @@ impl FsStateBackend {
     }
 }
 
-/// State in RocksDB on the local disk; snapshots in files. For state that is larger than memory. Needs the cargo feature
-/// `rocksdb`; without it a job with this backend is refused when it starts.
+/// State in RocksDB on the local disk; snapshots in files. For state that is larger than memory. Needs the
+/// cargo feature `rocksdb`; without it a job with this backend is refused when it starts.
 ///
 /// RocksDB's own settings are the keys `state.backend.rocksdb.*`.
 ///
@@ -93,15 +94,15 @@ impl RocksDbStateBackend {
         Self { uri: uri.into(), asynchronous: true, incremental: false }
     }
 
-    /// Whether records are processed while a snapshot is written. In RocksDB they always are, and `false` changes nothing
-    /// but the operator state, which is in memory.
+    /// Whether records are processed while a snapshot is written. In RocksDB they always are, and `false`
+    /// changes nothing but the operator state, which is in memory.
     pub fn asynchronous(mut self, asynchronous: bool) -> Self {
         self.asynchronous = asynchronous;
         self
     }
 
-    /// Whether a checkpoint uploads only what the last completed one does not hold. The default is no: each checkpoint
-    /// then holds everything in the canonical form, which every backend reads.
+    /// Whether a checkpoint uploads only what the last completed one does not hold. The default is no: each
+    /// checkpoint then holds everything in the canonical form, which every backend reads.
     pub fn incremental(mut self, incremental: bool) -> Self {
         self.incremental = incremental;
         self

@@ -18,8 +18,8 @@ use crate::side_output::OutputTag;
 
 /// A stream of records of type `T`.
 ///
-/// A transformation returns a new stream and leaves this one as it is, so that one stream can feed several. Nothing runs
-/// until [`execute`](crate::StreamExecutionEnvironment::execute).
+/// A transformation returns a new stream and leaves this one as it is, so that one stream can feed several.
+/// Nothing runs until [`execute`](crate::StreamExecutionEnvironment::execute).
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -113,8 +113,8 @@ impl<T: Data> DataStream<T> {
         self.operator(NodeSpec::stateless("map"), move || Ok(Map::new(f.clone())))
     }
 
-    /// Like [`map`](Self::map), with a function that can fail. An error fails the job, which then restarts by its restart
-    /// strategy.
+    /// Like [`map`](Self::map), with a function that can fail. An error fails the job, which then restarts by
+    /// its restart strategy.
     ///
     /// ```
     /// # use stillstream::prelude::*;
@@ -155,8 +155,8 @@ impl<T: Data> DataStream<T> {
             .name("flat_map")
     }
 
-    /// Any number of records out for each record in, without a collection in between; here the output may borrow from the
-    /// record while it is made.
+    /// Any number of records out for each record in, without a collection in between; here the output may
+    /// borrow from the record while it is made.
     ///
     /// ```
     /// # use stillstream::prelude::*;
@@ -215,9 +215,9 @@ impl<T: Data> DataStream<T> {
 impl<T: Data> DataStream<T> {
     /// Partitions the stream by key: all records of a key go to one subtask, and state is kept by key.
     ///
-    /// The key must be the same whenever it is taken of the record, in every process: it follows from the record alone. Two
-    /// keys must be equal exactly when their binary forms are, as they are for all types whose `Eq` is derived; see
-    /// [`Key`](crate::state::Key) for those that have an `Eq` of their own.
+    /// The key must be the same whenever it is taken of the record, in every process: it follows from the
+    /// record alone. Two keys must be equal exactly when their binary forms are, as they are for all types
+    /// whose `Eq` is derived; see [`Key`](crate::state::Key) for those that have an `Eq` of their own.
     ///
     /// ```
     /// # use stillstream::prelude::*;
@@ -307,8 +307,8 @@ impl<T: Data> DataStream<T> {
 
 /// Settings of the operator that the stream comes from.
 impl<T: Data> DataStream<T> {
-    /// Names the operator's state. With it state is found again in a later version of the program, whatever else changed;
-    /// every operator with state should have one, and no two the same.
+    /// Names the operator's state. With it state is found again in a later version of the program, whatever
+    /// else changed; every operator with state should have one, and no two the same.
     ///
     /// ```
     /// # use stillstream::prelude::*;
@@ -333,8 +333,8 @@ impl<T: Data> DataStream<T> {
         self.change("set_parallelism()", |node| node.parallelism = Some(parallelism))
     }
 
-    /// The number of the operator's key groups: the most that its parallelism can ever be, fixed for the life of its state.
-    /// 1 to 32768.
+    /// The number of the operator's key groups: the most that its parallelism can ever be, fixed for the life
+    /// of its state. 1 to 32768.
     pub fn set_max_parallelism(self, max_parallelism: u32) -> Self {
         self.change("set_max_parallelism()", |node| node.max_parallelism = Some(max_parallelism))
     }

@@ -25,8 +25,8 @@ use crate::settings::{PlanSettings, job_settings, plan_settings};
 
 /// Where a job begins: makes sources, holds the settings, and runs what was built.
 ///
-/// Settings in code win over a configuration file, and arguments win over both, so that whoever starts the program has the
-/// last word. What is wrong is reported by [`execute`](Self::execute), before the job starts.
+/// Settings in code win over a configuration file, and arguments win over both, so that whoever starts the
+/// program has the last word. What is wrong is reported by [`execute`](Self::execute), before the job starts.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -105,7 +105,8 @@ impl StreamExecutionEnvironment {
 
 /// Sources.
 impl StreamExecutionEnvironment {
-    /// A stream of what a source reads. Give it a [`uid`](DataStream::uid): a source keeps its position as state.
+    /// A stream of what a source reads. Give it a [`uid`](DataStream::uid): a source keeps its position as
+    /// state.
     ///
     /// With [`OnMalformed::SideOutput`](crate::connectors::OnMalformed) malformed rows are its side output:
     ///
@@ -126,7 +127,8 @@ impl StreamExecutionEnvironment {
 
     /// A stream of records that the program has at hand, read by one subtask. It ends with the last one.
     ///
-    /// A job that is started again from a checkpoint goes on where it was, so the records must be the same each time.
+    /// A job that is started again from a checkpoint goes on where it was, so the records must be the same
+    /// each time.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -149,19 +151,22 @@ impl StreamExecutionEnvironment {
     ///
     /// Afterwards the environment is empty and keeps its settings; the next job starts with new sources.
     ///
-    /// A job whose checkpoint directory says that it has finished is not run again: the result is that of the run that finished
-    /// it, and [`JobResult::finished_before`] says when that was. [`start_fresh`](Self::start_fresh) runs it anew. What such a
-    /// job collected in memory is gone, so a program that goes on with it keeps it in files.
+    /// A job whose checkpoint directory says that it has finished is not run again: the result is that of the
+    /// run that finished it, and [`JobResult::finished_before`] says when that was.
+    /// [`start_fresh`](Self::start_fresh) runs it anew. What such a job collected in memory is gone, so a
+    /// program that goes on with it keeps it in files.
     ///
     /// # Errors
-    /// What is wrong with the program, its settings, its files or its checkpoint directory, before anything starts; also that a
-    /// person cancelled the job and did not say how it goes on ([`restore_from`](Self::restore_from) or `start_fresh`). Later
-    /// what ended the job: its error when the restart strategy gives up, or that it was cancelled.
+    /// What is wrong with the program, its settings, its files or its checkpoint directory, before anything
+    /// starts; also that a person cancelled the job and did not say how it goes on
+    /// ([`restore_from`](Self::restore_from) or `start_fresh`). Later what ended the job: its error when the
+    /// restart strategy gives up, or that it was cancelled.
     pub fn execute(&self, name: impl Into<String>) -> Result<JobResult> {
         self.execute_async(name)?.wait()
     }
 
-    /// Starts what was built and returns at once. The [`JobClient`] watches the job, takes checkpoints, cancels it.
+    /// Starts what was built and returns at once. The [`JobClient`] watches the job, takes checkpoints,
+    /// cancels it.
     ///
     /// ```
     /// use stillstream::prelude::*;

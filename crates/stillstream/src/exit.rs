@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use stillstream_types::{ErrorKind, Result};
 
-/// The exit code of a program that ends with this result, which it says on standard error, once, if it is an error.
+/// The exit code of a program that ends with this result, which it says on standard error, once, if it is an
+/// error.
 ///
-/// [`#[stillstream::main]`](crate::main) does this for `main`. A `main` that returns [`Result`] without it prints the same
-/// line, and ends with 1 whatever the error is.
+/// [`#[stillstream::main]`](crate::main) does this for `main`. A `main` that returns [`Result`] without it
+/// prints the same line, and ends with 1 whatever the error is.
 ///
 /// | code | kinds | would another start help? |
 /// |---|---|---|

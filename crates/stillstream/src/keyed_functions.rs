@@ -62,7 +62,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         })
     }
 
-    /// One record out for each record in, with one value of state for each key, which starts as `V::default()`.
+    /// One record out for each record in, with one value of state for each key, which starts as
+    /// `V::default()`.
     ///
     /// The fast path: the value is changed in place, with one look-up, by batch.
     ///
@@ -113,7 +114,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
     ///     fn result(&self, acc: &(f64, u64)) -> f64 { acc.0 / acc.1 as f64 }
     /// }
     /// # let env = StreamExecutionEnvironment::new();
-    /// env.from_collection(vec![1.0, 2.5]).key_by(|value| *value as i64 % 2).aggregate(Mean).uid("means").discard();
+    /// let values = env.from_collection(vec![1.0, 2.5]);
+    /// values.key_by(|value| *value as i64 % 2).aggregate(Mean).uid("means").discard();
     /// ```
     pub fn aggregate<A: Aggregate<In = T> + Send + Sync>(&self, aggregate: A) -> DataStream<A::Out>
     where

@@ -14,7 +14,8 @@ use crate::graph::{Graph, NodeSpec, Upstream};
 
 /// A stream partitioned by key, as [`key_by`](DataStream::key_by) makes it.
 ///
-/// `S` finds the key of a record. A function that returns one writes `KeyedStream<T, impl KeySelector<T, Key = K>>`.
+/// `S` finds the key of a record. A function that returns one writes
+/// `KeyedStream<T, impl KeySelector<T, Key = K>>`.
 pub struct KeyedStream<T, S> {
     input: DataStream<T>,
     selector: Arc<S>,
@@ -57,7 +58,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         upstreams.map(|upstream| Upstream { exchange: exchange.clone(), ..upstream.clone() }).collect()
     }
 
-    /// Appends an operator whose only input is this stream; `make` makes one parallel instance. Its batches have hashes.
+    /// Appends an operator whose only input is this stream; `make` makes one parallel instance. Its batches
+    /// have hashes.
     pub(crate) fn operator<U: Data, O: Operator>(
         &self,
         spec: NodeSpec,

@@ -5,11 +5,12 @@ use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
 
-/// What is written where nobody has said it: what the job says of itself, and warnings of everything else in the program.
+/// What is written where nobody has said it: what the job says of itself, and warnings of everything else in
+/// the program.
 const DEFAULT: &str = "warn,stillstream=info";
 
-/// Writes what it is given and never fails: a reader that goes away, as in `job 2>&1 | head -1`, is no reason for the job to
-/// end. What is written then is lost.
+/// Writes what it is given and never fails: a reader that goes away, as in `job 2>&1 | head -1`, is no reason
+/// for the job to end. What is written then is lost.
 struct Forgiving<W>(W);
 
 impl<W: Write> Write for Forgiving<W> {
@@ -25,9 +26,11 @@ impl<W: Write> Write for Forgiving<W> {
     }
 }
 
-/// Writes the log to standard error, unless the program has set a subscriber of its own; says which of the two it is.
+/// Writes the log to standard error, unless the program has set a subscriber of its own; says which of the
+/// two it is.
 ///
-/// `STILLSTREAM_LOG`, or else `RUST_LOG`, says what is written, such as `warn` or `stillstream_runtime=debug`.
+/// `STILLSTREAM_LOG`, or else `RUST_LOG`, says what is written, such as `warn` or
+/// `stillstream_runtime=debug`.
 #[expect(clippy::disallowed_methods, reason = "the start-up shell: the log's filter is no setting of a job")]
 pub(crate) fn init_logging() -> bool {
     static OURS: OnceLock<bool> = OnceLock::new();

@@ -6,8 +6,8 @@ use stillstream_types::config::{self, Configuration, RestartStrategyType, option
 
 /// How a failed job is started again. Each restart begins at the last completed checkpoint.
 ///
-/// Without one: no restart without checkpoints; with them [`exponential_delay`](Self::exponential_delay) from a second to a
-/// minute by a factor of 1.5, without a limit.
+/// Without one: no restart without checkpoints; with them [`exponential_delay`](Self::exponential_delay) from
+/// a second to a minute by a factor of 1.5, without a limit.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -37,8 +37,8 @@ impl RestartStrategy {
         Self(config::RestartStrategy::FailureRate { max_failures: count(max_failures), interval, delay })
     }
 
-    /// Restarts without a limit. The pause begins with `initial`, grows by the factor `multiplier` up to `max`, is spread by
-    /// 10 %, and is the first again after an hour without a failure.
+    /// Restarts without a limit. The pause begins with `initial`, grows by the factor `multiplier` up to
+    /// `max`, is spread by 10 %, and is the first again after an hour without a failure.
     pub fn exponential_delay(initial: Duration, max: Duration, multiplier: f64) -> Self {
         Self(config::RestartStrategy::ExponentialDelay {
             attempts: i32::MAX,

@@ -60,8 +60,8 @@ struct Declared {
 
 /// The side outputs of one operator that somebody reads, numbered in the order in which they were asked for.
 ///
-/// The operator is made before its side outputs are asked for, so it shares this list and looks into it when the job
-/// starts.
+/// The operator is made before its side outputs are asked for, so it shares this list and looks into it when
+/// the job starts.
 #[derive(Clone)]
 pub(crate) struct Sides {
     list: Option<Arc<Mutex<Vec<Declared>>>>,

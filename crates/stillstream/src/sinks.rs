@@ -30,8 +30,8 @@ impl StreamSink {
         self
     }
 
-    /// Names the sink's state, which is what it has written and not yet committed: with it that is found again in a later
-    /// version of the program.
+    /// Names the sink's state, which is what it has written and not yet committed: with it that is found
+    /// again in a later version of the program.
     pub fn uid(self, uid: impl Into<String>) -> Self {
         self.change(|node| node.uid = Some(uid.into()))
     }

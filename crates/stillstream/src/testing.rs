@@ -1,7 +1,7 @@
 //! Tests of functions without a cluster: one operator, driven by hand, with a clock that only the test moves.
 //!
-//! A driver runs the same operator that a job runs: state, timers and snapshots are the real ones. After Kafka Streams'
-//! `TopologyTestDriver`.
+//! A driver runs the same operator that a job runs: state, timers and snapshots are the real ones. After
+//! Kafka Streams' `TopologyTestDriver`.
 //!
 //! | driver | drives |
 //! |---|---|
@@ -102,7 +102,8 @@ fn groups() -> KeyGroups {
 }
 
 impl<F: KeyedProcess> KeyedProcessDriver<F> {
-    /// A driver of the function that `F::open` makes. `key` finds the key of a record. The clock stands at 1970.
+    /// A driver of the function that `F::open` makes. `key` finds the key of a record. The clock stands
+    /// at 1970.
     pub fn new(key: impl Fn(&F::In) -> F::Key + Send + Sync + 'static) -> Self {
         Self::with(key, F::open)
     }

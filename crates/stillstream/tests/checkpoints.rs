@@ -193,7 +193,8 @@ fn large_state(tolerable: u32) -> (StreamExecutionEnvironment, &'static str) {
 #[test]
 fn state_above_the_limit_of_the_memory_backend_is_refused_with_its_name_size_limit_and_remedy() {
     let (env, name) = large_state(0);
-    // both are above the limit: the positions of the generator's 128 splits, and soon the sums; the first to say so is named
+    // both are above the limit: the positions of the generator's 128 splits, and soon the sums; the first to
+    // say so is named
     let text = env.execute(name).unwrap_err().to_string();
     assert!(text.contains("500") && text.contains("max_state_size"), "{text}");
     assert!(text.contains("state `splits`") || text.contains("state `huge sums`"), "{text}");

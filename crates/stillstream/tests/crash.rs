@@ -1,4 +1,5 @@
-//! The program dies at a chosen step of the protocol and is started again: committed output holds each record once.
+//! The program dies at a chosen step of the protocol and is started again: committed output holds each record
+//! once.
 
 mod paced;
 

@@ -129,7 +129,8 @@ fn pending_timers_of_processing_time_are_dropped_fired_or_awaited_and_no_record_
 
 const FOLDER: &str = "STILLSTREAM_END_TEST_FOLDER";
 
-/// Not a test of its own: what the next one starts as a program of its own, in two processes and without checkpoints.
+/// Not a test of its own: what the next one starts as a program of its own, in two processes and without
+/// checkpoints.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test process learns from its environment what it is")]
 fn program() {

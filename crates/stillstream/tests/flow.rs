@@ -73,7 +73,8 @@ fn run_plan(seed: u64) -> Result<(), String> {
     }
 }
 
-/// Runs a plan whose sources never end, until everything has come out that must, all but the last watermark; what is wrong.
+/// Runs a plan whose sources never end, until everything has come out that must, all but the last watermark;
+/// what is wrong.
 fn run_endless(seed: u64) -> Result<(), String> {
     let mut plan = Plan::endless(seed);
     let (env, parallelism, _folder) = setting(&mut plan);

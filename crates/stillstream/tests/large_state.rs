@@ -15,7 +15,8 @@ const FOLDER: &str = "STILLSTREAM_LARGE_STATE_FOLDER";
 
 /// 300 MB of state.
 const SIZE: Size = Size { keys: 30_000, value_bytes: 10_000, memory_mb: 32 };
-/// What the process needs beside the budget: its program, stacks, buffers of files that are copied or compacted.
+/// What the process needs beside the budget: its program, stacks, buffers of files that are copied or
+/// compacted.
 const BASE_MB: u64 = 64;
 
 /// Not a test of its own: what the other one starts as a program of its own.

@@ -1,4 +1,5 @@
-//! How long a record waits for others: not at all on a quiet way, and no longer than the buffer timeout behind slow functions.
+//! How long a record waits for others: not at all on a quiet way, and no longer than the buffer timeout
+//! behind slow functions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -119,8 +120,8 @@ fn a_record_needs_no_other_record_to_get_through_exchanges() {
     }
 }
 
-/// Sends `count` numbers, a batch of the source, through a function that takes `pause` for each, to one worker. For each
-/// number: how many had come out behind an exchange when the function was called with it.
+/// Sends `count` numbers, a batch of the source, through a function that takes `pause` for each, to one
+/// worker. For each number: how many had come out behind an exchange when the function was called with it.
 fn out_at_each(timeout: Option<Duration>, count: u64, pause: Duration) -> Vec<u64> {
     let (env, out, log) = (environment(1, timeout), Arc::new(AtomicU64::new(0)), Arc::new(Mutex::default()));
     let (seen, calls): (_, Arc<Mutex<Vec<u64>>>) = (out.clone(), log.clone());

@@ -1,4 +1,5 @@
-//! Sums of many keys, frozen again and again while all of them change: a large table saves its entries for a checkpoint.
+//! Sums of many keys, frozen again and again while all of them change: a large table saves its entries for a
+//! checkpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

@@ -16,7 +16,8 @@ use stillstream_types::CheckpointId;
 
 const COUNT: u64 = 4_000;
 const KEYS: u64 = 10;
-/// Records for each checkpoint: a failure at a late record comes after checkpoints, however slow the machine is.
+/// Records for each checkpoint: a failure at a late record comes after checkpoints, however slow the machine
+/// is.
 const STEP: u64 = 200;
 
 /// (key, running sum)

@@ -45,7 +45,8 @@ fn sums(env: &StreamExecutionEnvironment, out: &Sums, fail_at: Option<u64>) {
         .uid("out");
 }
 
-/// For each key, how many rows there are and the largest sum: which sums lie between depends on how subtasks take turns.
+/// For each key, how many rows there are and the largest sum: which sums lie between depends on how subtasks
+/// take turns.
 #[cfg(feature = "rocksdb")]
 fn by_key(rows: impl IntoIterator<Item = (u64, u64)>) -> BTreeMap<u64, (u64, u64)> {
     let mut found = BTreeMap::<u64, (u64, u64)>::new();

@@ -2,7 +2,7 @@
 //!
 //! A function with state of its own and timers is a [`KeyedProcess`]. The state here is the time of the last
 //! small payment, and the timer forgets it after a minute, so that cards which are not used take no memory.
-//! `tests/cookbook/testing_a_function.rs` tests this function without a job.
+//! `testing_a_function.rs` tests this function without a job.
 //!
 //! ```text
 //! Alert { card: "4711", cents: 80000, at: 1970-01-01T00:00:50Z }

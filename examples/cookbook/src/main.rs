@@ -1,15 +1,50 @@
-//! Runs one of the examples: `cargo run -p cookbook -- word_count`.
+//! Small examples of Stillstream, one idea each. Every module is a whole program: copy it to the
+//! `src/main.rs` of a crate of your own, and write `#[stillstream::main]` above its `main`.
+//!
+//! `cargo run -p cookbook -- word_count` runs one, and `cargo run -p cookbook` lists them. They are one
+//! program, as to link a program takes longer than to compile an example.
+
+mod broadcast_rules;
+mod changing_state;
+mod custom_sink;
+mod custom_source;
+mod enrichment_join;
+mod fraud_detection;
+mod late_data;
+mod sessions;
+mod silence_alert;
+mod state_ttl;
+#[cfg(test)]
+mod testing_a_function;
+mod word_count;
 
 use stillstream::prelude::*;
+
+/// An example's name and its `main`.
+type Example = (&'static str, fn() -> Result<()>);
+
+const ALL: [Example; 11] = [
+    ("word_count", word_count::main),
+    ("fraud_detection", fraud_detection::main),
+    ("sessions", sessions::main),
+    ("late_data", late_data::main),
+    ("silence_alert", silence_alert::main),
+    ("enrichment_join", enrichment_join::main),
+    ("broadcast_rules", broadcast_rules::main),
+    ("state_ttl", state_ttl::main),
+    ("changing_state", changing_state::main),
+    ("custom_source", custom_source::main),
+    ("custom_sink", custom_sink::main),
+];
 
 #[stillstream::main]
 fn main() -> Result<()> {
     let env = StreamExecutionEnvironment::from_args()?;
     let wanted = env.arguments().first().map(String::as_str);
-    match cookbook::ALL.iter().find(|(name, _)| Some(*name) == wanted) {
+    match ALL.iter().find(|(name, _)| Some(*name) == wanted) {
         Some((_, example)) => example(),
         None => {
-            let names: Vec<&str> = cookbook::ALL.iter().map(|(name, _)| *name).collect();
+            let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
             println!("usage: cargo run -p cookbook -- NAME [--help]\n\n{}", names.join("\n"));
             Ok(())
         }

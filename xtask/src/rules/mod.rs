@@ -6,6 +6,7 @@ mod comments;
 mod floors;
 mod links;
 mod manifests;
+mod packages;
 mod sources;
 mod spelling;
 mod third_party;
@@ -14,17 +15,19 @@ mod unused;
 use std::path::Path;
 
 pub(crate) use comments::wrap_all;
+pub(crate) use packages::published;
 
 /// A check's name, and what it runs at the root of the workspace.
 pub(crate) type Rule = (&'static str, fn(&Path) -> Result<(), String>);
 
 /// All of them.
-pub(crate) const ALL: [Rule; 7] = [
+pub(crate) const ALL: [Rule; 8] = [
     ("unused dependencies", unused::check),
     ("licences and versions", third_party::check),
     ("circles", circles::check),
     ("floors", floors::check),
     ("links", links::check),
+    ("packages", packages::check),
     ("spelling", spelling::check),
     ("width of comments", comments::check),
 ];

@@ -1,8 +1,9 @@
 //! A file that is written from start to end, past the page cache where it is large.
 //!
-//! A snapshot is written once and synced at once. By way of the page cache each byte is copied into memory that the kernel has to find
-//! and clear first, and the sync writes it all at the end: for 80 MB that took 30 to 180 ms of CPU time and a sync of 70 to 150 ms.
-//! Direct writes took 10 ms, the disk was at work from the first of them on, and the sync took 5 ms.
+//! A snapshot is written once and synced at once. By way of the page cache each byte is copied into memory
+//! that the kernel has to find and clear first, and the sync writes it all at the end: for 80 MB that took 30
+//! to 180 ms of CPU time and a sync of 70 to 150 ms. Direct writes took 10 ms, the disk was at work from the
+//! first of them on, and the sync took 5 ms.
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +11,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Memory and length of direct writes are multiples of it: the largest block that disks and file systems ask for.
+/// Memory and length of direct writes are multiples of it: the largest block that disks and file systems ask
+/// for.
 const ALIGN: usize = 4096;
 /// Buffers that are kept for later files: as many as a process usually writes at once.
 const SPARE: usize = 4;
@@ -40,7 +42,8 @@ impl DiskFile {
         Self { file, direct: Direct::Unknown, len: 0 }
     }
 
-    /// Appends. All but the last call should write a full [`Buffer`], which then goes past the page cache; `path` is the file's.
+    /// Appends. All but the last call should write a full [`Buffer`], which then goes past the page cache;
+    /// `path` is the file's.
     pub fn write(&mut self, mut bytes: &[u8], path: &Path) -> io::Result<()> {
         let blocks =
             |bytes: &[u8]| bytes.as_ptr().addr().is_multiple_of(ALIGN) && bytes.len().is_multiple_of(ALIGN);
@@ -71,7 +74,8 @@ impl DiskFile {
         Ok(())
     }
 
-    /// Makes all bytes durable, those of direct writes too: the disk may have them in its cache, and the file its old length.
+    /// Makes all bytes durable, those of direct writes too: the disk may have them in its cache, and the file
+    /// its old length.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }

@@ -24,8 +24,8 @@ impl Identity {
 
 /// A folder that a process works in as long as it lives.
 ///
-/// It may be moved away, and another one put in its place: by a person, who then starts the job once more. What this process
-/// wrote or deleted there would be the other one's.
+/// It may be moved away, and another one put in its place: by a person, who then starts the job once more.
+/// What this process wrote or deleted there would be the other one's.
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
@@ -111,7 +111,8 @@ fn refused(error: &io::Error) -> bool {
     )
 }
 
-/// Opens a file for reading, and nothing that only looks like one: a pipe would wait for a writer, a device never end.
+/// Opens a file for reading, and nothing that only looks like one: a pipe would wait for a writer, a device
+/// never end.
 pub(super) fn open_regular(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);

@@ -2,7 +2,8 @@
 //!
 //! It is changed by compare-and-set alone. Two forms exist:
 //!
-//! - [`NumberedRegister`] where a store can only create if absent (a disk): each version is a file of its own.
+//! - [`NumberedRegister`] where a store can only create if absent (a disk): each version is a file of its
+//!   own.
 //! - [`TaggedRegister`] where a store can replace on condition of an ETag (an object store): one object.
 
 pub mod numbered;
@@ -63,7 +64,8 @@ pub struct Loaded {
     pub record: RegisterRecord,
     /// What a compare-and-set must expect.
     pub version: Version,
-    /// Newer versions that were passed over because they are damaged; empty but for lost or altered bytes on the disk.
+    /// Newer versions that were passed over because they are damaged; empty but for lost or altered bytes on
+    /// the disk.
     pub damaged: Vec<String>,
     /// The tag of whoever wrote the record.
     pub writer: u64,
@@ -71,8 +73,8 @@ pub struct Loaded {
 
 /// The register of one job.
 ///
-/// Invariants: versions only grow; of two compare-and-sets that expect the same version at most one succeeds; what
-/// succeeded is durable and is what every later `load` finds, or a successor of it.
+/// Invariants: versions only grow; of two compare-and-sets that expect the same version at most one succeeds;
+/// what succeeded is durable and is what every later `load` finds, or a successor of it.
 pub trait Register: Send + Sync + fmt::Debug {
     /// Where it is, for people.
     fn display(&self) -> String;
@@ -89,8 +91,9 @@ pub trait Register: Send + Sync + fmt::Debug {
     /// Writes `new` if the register is still at `expected` (`None`: if there is no register).
     ///
     /// # Errors
-    /// [`CasError::Conflict`]: somebody else was first, surely nothing was written. [`CasError::Indeterminate`]: it may
-    /// have been written; load again. [`CasError::Storage`]: surely nothing was written.
+    /// [`CasError::Conflict`]: somebody else was first, surely nothing was written.
+    /// [`CasError::Indeterminate`]: it may have been written; load again. [`CasError::Storage`]: surely
+    /// nothing was written.
     fn compare_and_set(&self, expected: Option<&Version>, new: &RegisterRecord) -> Result<Version, CasError>;
 }
 

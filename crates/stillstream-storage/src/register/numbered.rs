@@ -1,18 +1,19 @@
-//! The register where a store can only create if absent: version `n` is the file `register-<n>`, and the highest is the
-//! truth.
+//! The register where a store can only create if absent: version `n` is the file `register-<n>`, and the
+//! highest is the truth.
 //!
-//! *Why a stalled writer cannot win.* A writer reads the highest number `h`, and creates `h + 1` in a way that fails if it
-//! exists. Old versions are deleted, so a writer that stalled between the two may find the name `h + 1` free again, although
-//! it was used and collected. Therefore every writer looks at the highest number once more *after* it has created: the
-//! highest is never deleted, so if `h + 1` was ever used before, something higher is there now, and the write does not
-//! count. It is reported as indeterminate, since the same is seen when the write did count and was followed at once.
+//! *Why a stalled writer cannot win.* A writer reads the highest number `h`, and creates `h + 1` in a way
+//! that fails if it exists. Old versions are deleted, so a writer that stalled between the two may find the
+//! name `h + 1` free again, although it was used and collected. Therefore every writer looks at the highest
+//! number once more *after* it has created: the highest is never deleted, so if `h + 1` was ever used before,
+//! something higher is there now, and the write does not count. It is reported as indeterminate, since the
+//! same is seen when the write did count and was followed at once.
 //!
-//! *Why a writer cannot go on in another register.* The folder may be moved away under a writer, and another one put in its
-//! place, whose versions have the same numbers. Therefore a writer looks whether the version that it expects is the one that it
-//! knows: every write has an id of its own.
+//! *Why a writer cannot go on in another register.* The folder may be moved away under a writer, and another
+//! one put in its place, whose versions have the same numbers. Therefore a writer looks whether the version
+//! that it expects is the one that it knows: every write has an id of its own.
 //!
-//! *Why a job cannot start empty because a listing lied.* `register-1` is never deleted, so the first write of a job that
-//! already has a register fails, whatever the listing said.
+//! *Why a job cannot start empty because a listing lied.* `register-1` is never deleted, so the first write
+//! of a job that already has a register fails, whatever the listing said.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,8 +119,8 @@ impl NumberedRegister {
         }
     }
 
-    /// Deletes old versions, and what writers that were killed left of versions that somebody has written since; returns how
-    /// many files that were. Runs by itself in the background after each write.
+    /// Deletes old versions, and what writers that were killed left of versions that somebody has written
+    /// since; returns how many files that were. Runs by itself in the background after each write.
     pub fn collect_old(&self) -> Result<u64, StorageError> {
         let numbers = self.numbers()?;
         let Some(&highest) = numbers.first() else { return Ok(0) };

@@ -30,8 +30,8 @@ impl TaggedRegister {
         }
     }
 
-    /// The store said that the object is another one. It may be our own: a client that got no answer sends the same
-    /// request again, and the second one meets the first one's result.
+    /// The store said that the object is another one. It may be our own: a client that got no answer sends
+    /// the same request again, and the second one meets the first one's result.
     fn refused(&self, write: WriteId) -> Result<Version, CasError> {
         let unknown = |error: StorageError| {
             let (path, reason) = (self.display(), format!("it could not be read again: {error}"));

@@ -5,8 +5,8 @@ use super::error::{ConfigError, ConfigErrors};
 use super::origin::Origin;
 
 impl Configuration {
-    /// Takes `-D key=value` and `-Dkey=value` out of the arguments, and returns the arguments that are left. All after
-    /// `--` is left alone.
+    /// Takes `-D key=value` and `-Dkey=value` out of the arguments, and returns the arguments that are left.
+    /// All after `--` is left alone.
     ///
     /// ```
     /// use stillstream_types::config::{Configuration, options};

@@ -44,8 +44,8 @@ pub(super) fn refusal(row: &Row, canonical: &str) -> Option<&'static str> {
 }
 
 impl Configuration {
-    /// Checks the settings as a whole, when all of them are in: ranges of what was set in code, and keys that contradict
-    /// each other. Returns all warnings.
+    /// Checks the settings as a whole, when all of them are in: ranges of what was set in code, and keys that
+    /// contradict each other. Returns all warnings.
     ///
     /// # Errors
     ///

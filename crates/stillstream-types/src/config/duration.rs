@@ -88,8 +88,8 @@ fn parse_iso(text: &str) -> Option<Duration> {
     (any && total <= Duration::from_nanos(u64::MAX)).then_some(total)
 }
 
-/// Writes a duration so that [`parse_duration`] reads the same one: the largest unit that divides it. `Duration::MAX`, where
-/// it stands for "no limit", becomes the longest that can be written (584 years).
+/// Writes a duration so that [`parse_duration`] reads the same one: the largest unit that divides it.
+/// `Duration::MAX`, where it stands for "no limit", becomes the longest that can be written (584 years).
 pub(super) fn duration_text(duration: Duration) -> String {
     let nanos = duration.as_nanos().min(u128::from(u64::MAX));
     if nanos == 0 {

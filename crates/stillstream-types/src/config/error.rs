@@ -59,7 +59,8 @@ pub enum ConfigError {
         /// Where it was set again.
         second: Origin,
     },
-    /// A key of Flink's that this release cannot honour, and whose silent loss would change what the job guarantees.
+    /// A key of Flink's that this release cannot honour, and whose silent loss would change what the job
+    /// guarantees.
     #[error("{origin}: `{key}: {found}` is not supported in this release: {advice}")]
     NotSupported {
         /// Where.

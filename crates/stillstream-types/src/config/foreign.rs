@@ -1,4 +1,5 @@
-//! Keys of Flink's that are not in the table: they mean nothing here, and a warning says so. Also: which keys are secret.
+//! Keys of Flink's that are not in the table: they mean nothing here, and a warning says so. Also: which keys
+//! are secret.
 
 const JVM: &str = "this key is about Flink's Java processes and has no effect: leave it out";
 const REMOTE: &str =
@@ -10,8 +11,8 @@ const PLATFORM: &str = "this platform is not driven by Stillstream, the key has 
 const OTHER: &str = "this key of Flink's has no meaning here and no effect: leave it out";
 const FORST: &str = "the ForSt backend is not in this release, the key has no effect: leave it out";
 
-/// The longest that fits counts. Families that the table holds in full (`execution.checkpointing.`, `restart-strategy.`
-/// ..) are not here: an unknown key among them is a mistake.
+/// The longest that fits counts. Families that the table holds in full (`execution.checkpointing.`,
+/// `restart-strategy.` ..) are not here: an unknown key among them is a mistake.
 const FAMILIES: &[(&str, &str)] = &[
     ("akka.", REMOTE),
     ("blob.", REMOTE),

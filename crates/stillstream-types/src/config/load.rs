@@ -26,14 +26,15 @@ pub(super) struct Read {
 }
 
 impl Configuration {
-    /// Reads a file, or the configuration file in a folder: `config.yaml`, or the older flat `flink-conf.yaml`.
+    /// Reads a file, or the configuration file in a folder: `config.yaml`, or the older flat
+    /// `flink-conf.yaml`.
     ///
     /// A file named `flink-conf.yaml` is read as `key: value` lines, any other as YAML.
     ///
     /// # Errors
     ///
-    /// All that is wrong: the file cannot be read, is not YAML, has unknown keys, or values of the wrong type or range.
-    /// A folder that holds both files is an error, because only one of them could be meant.
+    /// All that is wrong: the file cannot be read, is not YAML, has unknown keys, or values of the wrong type
+    /// or range. A folder that holds both files is an error, because only one of them could be meant.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
         let path = path.as_ref();
         let unreadable = |path: &Path, reason: String| ConfigError::Unreadable {
@@ -72,7 +73,8 @@ impl Configuration {
         }
     }
 
-    /// Reads the text of a `config.yaml`: YAML with nested keys, flat keys, or both. The name is for messages.
+    /// Reads the text of a `config.yaml`: YAML with nested keys, flat keys, or both. The name is for
+    /// messages.
     ///
     /// # Errors
     ///
@@ -81,7 +83,8 @@ impl Configuration {
         Self::checked(name, yaml::read(text))
     }
 
-    /// Reads the text of a `flink-conf.yaml`: one `key: value` a line, comments from `#` on. The name is for messages.
+    /// Reads the text of a `flink-conf.yaml`: one `key: value` a line, comments from `#` on. The name is for
+    /// messages.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
 //! Flink's configuration: the same keys, types and defaults, with the line of every mistake.
 //!
-//! A [`Configuration`] is read from `config.yaml` (nested or flat keys) or from the older flat `flink-conf.yaml`, from
-//! `-D key=value` arguments, and set in code. Code wins over the file, and an argument wins over both. Keys that are
-//! not known are errors; keys that are known and do nothing here are [warnings](Configuration::warnings).
+//! A [`Configuration`] is read from `config.yaml` (nested or flat keys) or from the older flat
+//! `flink-conf.yaml`, from `-D key=value` arguments, and set in code. Code wins over the file, and an
+//! argument wins over both. Keys that are not known are errors; keys that are known and do nothing here are
+//! [warnings](Configuration::warnings).
 //!
 //! ```
 //! use stillstream_types::config::{Configuration, options};
@@ -91,8 +92,8 @@ impl Configuration {
             Some(entry) => entry.value.as_str(),
             None => table::row(option.key()).map_or("", |row| row.default),
         };
-        // Cannot fail: values are checked before they are stored, and tests check that each option is in the table with
-        // its own kind, and each default under that kind.
+        // Cannot fail: values are checked before they are stored, and tests check that each option is in the
+        // table with its own kind, and each default under that kind.
         T::parse(text).unwrap_or_else(|reason| unreachable!("`{}: {text}`: {reason}", option.key()))
     }
 
@@ -142,8 +143,8 @@ impl Configuration {
         Ok(self)
     }
 
-    /// Takes over the settings of another configuration where they win over the present ones; of two with the same
-    /// origin the other's wins.
+    /// Takes over the settings of another configuration where they win over the present ones; of two with the
+    /// same origin the other's wins.
     pub fn merge(&mut self, other: Self) {
         for (key, entry) in other.entries {
             self.put(key, entry);

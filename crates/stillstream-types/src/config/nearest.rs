@@ -2,7 +2,8 @@
 
 use super::table;
 
-/// The nearest known key, if it is near enough to be worth a hint, and how many letters the nearest one is away.
+/// The nearest known key, if it is near enough to be worth a hint, and how many letters the nearest one is
+/// away.
 pub(super) fn key(written: &str) -> (Option<String>, usize) {
     let plain = written.to_lowercase().replace('_', "-");
     let names = table::rows().flat_map(|row| std::iter::once(row.key).chain(row.older.iter().copied()));
@@ -13,13 +14,15 @@ pub(super) fn key(written: &str) -> (Option<String>, usize) {
     if distance <= (plain.len() / 5).max(2) {
         return (Some(name.to_string()), distance);
     }
-    // `checkpointing.interval` without its beginning, or `checkpoint.timeout` where only the last part is right
+    // `checkpointing.interval` without its beginning, or `checkpoint.timeout` where only the last part is
+    // right
     let tail = format!(".{plain}");
     let longer = table::rows().find(|row| row.key.ends_with(&tail)).map(|row| row.key.to_string());
     (longer, distance)
 }
 
-/// How many letters were put in, left out, changed, or swapped with their neighbour, in bytes: keys are ASCII.
+/// How many letters were put in, left out, changed, or swapped with their neighbour, in bytes: keys are
+/// ASCII.
 pub fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut before: Vec<usize> = Vec::new();

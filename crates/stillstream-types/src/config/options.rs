@@ -1,6 +1,7 @@
 //! The typed names of the settings that the code reads.
 //!
-//! What a key means, its default and its older names stand in the [table](super::table); a test holds the two together.
+//! What a key means, its default and its older names stand in the [table](super::table); a test holds the two
+//! together.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -104,7 +105,8 @@ typed! {
     /// State that no operator claims is dropped.
     RECOVERY_IGNORE_UNCLAIMED_STATE: bool = "execution.state-recovery.ignore-unclaimed-state";
 
-    /// How a failed job is started again; see [`Configuration::restart_strategy`](super::Configuration::restart_strategy).
+    /// How a failed job is started again; see
+    /// [`Configuration::restart_strategy`](super::Configuration::restart_strategy).
     RESTART_STRATEGY: Option<RestartStrategyType> = "restart-strategy.type";
     /// Restarts before the job fails.
     RESTART_FIXED_DELAY_ATTEMPTS: i32 = "restart-strategy.fixed-delay.attempts";

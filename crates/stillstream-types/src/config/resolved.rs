@@ -44,8 +44,8 @@ pub enum RestartStrategy {
 }
 
 impl Configuration {
-    /// The restart strategy. With none configured: none without checkpoints, and with them a pause that grows, without limit, as
-    /// in Flink since 1.20.
+    /// The restart strategy. With none configured: none without checkpoints, and with them a pause that
+    /// grows, without limit, as in Flink since 1.20.
     ///
     /// ```
     /// use stillstream_types::config::{Configuration, RestartStrategy, options};
@@ -53,7 +53,8 @@ impl Configuration {
     /// let mut config = Configuration::new();
     /// assert_eq!(config.restart_strategy(), RestartStrategy::None);
     /// config.set(options::CHECKPOINTING_INTERVAL, Duration::from_secs(1));
-    /// assert!(matches!(config.restart_strategy(), RestartStrategy::ExponentialDelay { attempts: i32::MAX, .. }));
+    /// let strategy = config.restart_strategy();
+    /// assert!(matches!(strategy, RestartStrategy::ExponentialDelay { attempts: i32::MAX, .. }));
     /// ```
     pub fn restart_strategy(&self) -> RestartStrategy {
         match self.get(o::RESTART_STRATEGY) {
@@ -79,8 +80,9 @@ impl Configuration {
         }
     }
 
-    /// Where checkpoints go: what `execution.checkpointing.storage` says; else what the backend names of Flink 1.x
-    /// imply; else to files if `execution.checkpointing.dir` is set, and into the JobManager's memory if not.
+    /// Where checkpoints go: what `execution.checkpointing.storage` says; else what the backend names of
+    /// Flink 1.x imply; else to files if `execution.checkpointing.dir` is set, and into the JobManager's
+    /// memory if not.
     pub fn checkpoint_storage(&self) -> CheckpointStorageType {
         if let Some(storage) = self.get(o::CHECKPOINT_STORAGE) {
             return storage;

@@ -69,7 +69,8 @@ impl Kind {
         })
     }
 
-    /// The value as a number in the kind's base unit (milliseconds for durations, bytes for sizes), where it has one.
+    /// The value as a number in the kind's base unit (milliseconds for durations, bytes for sizes), where it
+    /// has one.
     pub(super) fn number(&self, text: &str) -> Option<f64> {
         match self {
             Self::Integer | Self::Long => i64::parse(text).ok().map(|n| n as f64),

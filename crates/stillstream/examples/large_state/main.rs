@@ -1,5 +1,5 @@
-//! State eight times as large as its memory, in a process that is killed at random ten times and ends with the right totals:
-//! `cargo run --release -p stillstream --features rocksdb --example large_state`.
+//! State eight times as large as its memory, in a process that is killed at random ten times and ends with
+//! the right totals: `cargo run --release -p stillstream --features rocksdb --example large_state`.
 //!
 //! Options, in this order: keys, bytes of each value, memory in MiB, kills, longest life in ms, seed.
 

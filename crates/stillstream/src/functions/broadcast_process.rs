@@ -66,13 +66,21 @@ impl<O: Data> BroadcastContext<'_, O> {
 ///     fn open(_: &mut KeyedStates<String>, broadcasts: &mut BroadcastStates) -> Result<Self> {
 ///         Ok(Self { limits: broadcasts.map("limits")? })
 ///     }
-///     fn process(&mut self, record: (String, u64), ctx: &mut KeyedContext<String, Self::Out>) -> Result<()> {
+///     fn process(
+///         &mut self,
+///         record: (String, u64),
+///         ctx: &mut KeyedContext<String, Self::Out>,
+///     ) -> Result<()> {
 ///         if self.limits.get(&record.0)?.is_none_or(|limit| record.1 <= limit) {
 ///             ctx.emit(record);
 ///         }
 ///         Ok(())
 ///     }
-///     fn process_broadcast(&mut self, (kind, limit): (String, u64), _: &mut BroadcastContext<Self::Out>) -> Result<()> {
+///     fn process_broadcast(
+///         &mut self,
+///         (kind, limit): (String, u64),
+///         _: &mut BroadcastContext<Self::Out>,
+///     ) -> Result<()> {
 ///         Ok(self.limits.put(kind, limit)?)
 ///     }
 /// }
@@ -80,7 +88,8 @@ impl<O: Data> BroadcastContext<'_, O> {
 /// let env = StreamExecutionEnvironment::new();
 /// let records = env.from_collection(vec![("a".to_string(), 5u64)]);
 /// let rules = env.from_collection(vec![("a".to_string(), 3u64)]);
-/// records.key_by_ref(|record| &record.0).connect_broadcast(&rules).process::<Rules>().uid("rules").discard();
+/// let limited = records.key_by_ref(|record| &record.0).connect_broadcast(&rules).process::<Rules>();
+/// limited.uid("rules").discard();
 /// ```
 pub trait BroadcastProcess: Sized + 'static {
     /// The key's type.
@@ -104,8 +113,8 @@ pub trait BroadcastProcess: Sized + 'static {
     /// An error fails the job, which then restarts by its restart strategy.
     fn process(&mut self, record: Self::In, ctx: &mut KeyedContext<'_, Self::Key, Self::Out>) -> Result<()>;
 
-    /// Called in every subtask for each record of the broadcast stream. It must change broadcast state in the same way
-    /// everywhere.
+    /// Called in every subtask for each record of the broadcast stream. It must change broadcast state in the
+    /// same way everywhere.
     ///
     /// # Errors
     /// As [`process`](Self::process).

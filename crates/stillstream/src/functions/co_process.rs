@@ -42,7 +42,8 @@ pub type CoContext<'a, F> = KeyedContext<'a, <F as CoProcess>::Key, <F as CoProc
 /// let env = StreamExecutionEnvironment::new();
 /// let orders = env.from_collection(vec![(1u32, "order".to_string())]);
 /// let prices = env.from_collection(vec![(1u32, 10u64)]);
-/// orders.connect(&prices).key_by(|order| order.0, |price| price.0).process::<Price>().uid("price").discard();
+/// let priced = orders.connect(&prices).key_by(|order| order.0, |price| price.0).process::<Price>();
+/// priced.uid("price").discard();
 /// ```
 pub trait CoProcess: Sized + 'static {
     /// The key's type.

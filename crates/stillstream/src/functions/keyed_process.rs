@@ -11,7 +11,8 @@ pub type States<F> = KeyedStates<<F as KeyedProcess>::Key>;
 /// What a call of `F` is told.
 pub type Context<'a, F> = KeyedContext<'a, <F as KeyedProcess>::Key, <F as KeyedProcess>::Out>;
 
-/// A function with state and timers, called for each record of a keyed stream. Flink's `KeyedProcessFunction`.
+/// A function with state and timers, called for each record of a keyed stream. Flink's
+/// `KeyedProcessFunction`.
 ///
 /// Counts the records of each key and says so a minute (of event time) after the last one:
 ///
@@ -69,16 +70,18 @@ pub trait KeyedProcess: Sized + 'static {
     /// An error fails the job, which then restarts by its restart strategy.
     fn process(&mut self, record: Self::In, ctx: &mut Context<'_, Self>) -> Result<()>;
 
-    /// Called for each timer that fires, with the time that it was set for, in the order of those times. The context knows the
-    /// [key](KeyedContext::key) and [by which clock](KeyedContext::time_domain) it fires; its
-    /// [`timestamp`](KeyedContext::timestamp) is the timer's time for one of event time, and `None` for one of processing time.
+    /// Called for each timer that fires, with the time that it was set for, in the order of those times. The
+    /// context knows the [key](KeyedContext::key) and [by which clock](KeyedContext::time_domain) it fires;
+    /// its [`timestamp`](KeyedContext::timestamp) is the timer's time for one of event time, and `None` for
+    /// one of processing time.
     ///
-    /// A timer of event time fires behind every record that came before its watermark, and before every record that came after.
+    /// A timer of event time fires behind every record that came before its watermark, and before every
+    /// record that came after.
     ///
-    /// At the end of a bounded input the watermark is [`Timestamp::MAX`], and every timer of event time is due, also one
-    /// that is set then: a function that sets the next timer with each must stop when it sees that watermark, or the job
-    /// never ends. Timers of processing time that are not yet due are dropped, unless
-    /// [`set_pending_timers`](crate::StreamExecutionEnvironment::set_pending_timers) says otherwise.
+    /// At the end of a bounded input the watermark is [`Timestamp::MAX`], and every timer of event time is
+    /// due, also one that is set then: a function that sets the next timer with each must stop when it sees
+    /// that watermark, or the job never ends. Timers of processing time that are not yet due are dropped,
+    /// unless [`set_pending_timers`](crate::StreamExecutionEnvironment::set_pending_timers) says otherwise.
     ///
     /// # Errors
     /// As [`process`](Self::process).

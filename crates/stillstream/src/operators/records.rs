@@ -8,7 +8,8 @@ use stillstream_state::table::KeyAt;
 
 /// Records that can be taken out one by one while their keys are looked at.
 ///
-/// A record that owns nothing is copied, any other moved out. Keys are borrowed from records that are still there.
+/// A record that owns nothing is copied, any other moved out. Keys are borrowed from records that are still
+/// there.
 pub(crate) enum Records<T> {
     Copied(Vec<T>),
     Moved(RefCell<Vec<Option<T>>>),
@@ -63,8 +64,8 @@ impl<T: Data, S: KeySelector<T>> KeyAt<S::Key> for Keys<'_, T, S> {
             Records::Copied(values) => self.selector.with_key(&values[i], f),
             Records::Moved(values) => match &values.borrow()[i] {
                 Some(value) => self.selector.with_key(value, f),
-                // the table asks for a record's key before the record is added, and windows are filled in the order in
-                // which the last one of each record comes last
+                // the table asks for a record's key before the record is added, and windows are filled in the
+                // order in which the last one of each record comes last
                 None => unreachable!("the key of a record is asked for after its last use"),
             },
         }

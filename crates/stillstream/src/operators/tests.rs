@@ -49,7 +49,8 @@ fn keyed<T: Data, S: KeySelector<T>>(selector: &S, records: Vec<T>, times: Vec<i
 /// Records with their times.
 type Timed<T> = Vec<(T, Option<i64>)>;
 
-/// What came out of the main output, with times; and the watermarks, each with how many records came before it.
+/// What came out of the main output, with times; and the watermarks, each with how many records came before
+/// it.
 fn main_of<T: Data>(out: &mut Output) -> (Timed<T>, Vec<(usize, Timestamp)>) {
     let (mut records, mut watermarks) = (Vec::new(), Vec::new());
     for emission in out.drain() {

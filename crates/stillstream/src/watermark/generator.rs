@@ -4,7 +4,8 @@ use std::fmt;
 
 use stillstream_types::Timestamp;
 
-/// Tells from the records of one split, or of one subtask, how far event time is (Flink's `WatermarkGenerator`).
+/// Tells from the records of one split, or of one subtask, how far event time is (Flink's
+/// `WatermarkGenerator`).
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -25,7 +26,8 @@ use stillstream_types::Timestamp;
 /// # let _ = strategy;
 /// ```
 pub trait WatermarkGenerator<T>: 'static {
-    /// Called for each record, with its event time. A watermark that is emitted here stands directly behind the record.
+    /// Called for each record, with its event time. A watermark that is emitted here stands directly behind
+    /// the record.
     fn on_event(&mut self, record: &T, at: Timestamp, out: &mut WatermarkOutput);
 
     /// Called at each `pipeline.auto-watermark-interval` (200 ms), whether records came or not.
@@ -48,8 +50,8 @@ impl fmt::Debug for WatermarkOutput {
 }
 
 impl WatermarkOutput {
-    /// No record with an event time of `watermark` or earlier will come, late ones aside. One that is not later than those
-    /// before says nothing. It also ends idleness.
+    /// No record with an event time of `watermark` or earlier will come, late ones aside. One that is not
+    /// later than those before says nothing. It also ends idleness.
     pub fn emit(&mut self, watermark: Timestamp) {
         // the end of event time is not a generator's to say
         self.watermark = Some(watermark.as_millis().min(i64::MAX - 1));

@@ -68,7 +68,8 @@ impl<T: Data> AssignWatermarks<T> {
         }
     }
 
-    /// Milliseconds between the largest event time and the watermark; a generator's watermark is saved as it is.
+    /// Milliseconds between the largest event time and the watermark; a generator's watermark is saved as it
+    /// is.
     fn delay(&self) -> Option<i64> {
         match self.strategy.source {
             Source::Nowhere => None,

@@ -4,8 +4,8 @@ use stillstream_runtime::OpenContext;
 use stillstream_state::{FrozenOperatorState, OperatorListState, OperatorStateBackend, StateError};
 use stillstream_types::Result;
 
-/// One moment per subtask, in a union list. Each subtask gets its own back if the parallelism is the same, and the least
-/// of all otherwise: any subtask may then have keys or splits of any other.
+/// One moment per subtask, in a union list. Each subtask gets its own back if the parallelism is the same,
+/// and the least of all otherwise: any subtask may then have keys or splits of any other.
 pub(crate) struct SavedTime {
     backend: OperatorStateBackend,
     list: OperatorListState<(u32, i64)>,

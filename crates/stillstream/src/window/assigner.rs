@@ -1,4 +1,5 @@
-//! Which windows a record belongs to: [`Tumbling`], [`Sliding`], [`Session`], and [`GlobalWindows`](super::GlobalWindows).
+//! Which windows a record belongs to: [`Tumbling`], [`Sliding`], [`Session`], and
+//! [`GlobalWindows`](super::GlobalWindows).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -45,8 +46,8 @@ impl TimeWindow {
         Self { start: Timestamp::from_millis(start), end: Timestamp::from_millis(end) }
     }
 
-    /// The last moment that belongs to it: `end` less 1 ms, or [`Timestamp::MAX`] for the global window. The results of a
-    /// window that ends have this event time. Flink's `maxTimestamp`.
+    /// The last moment that belongs to it: `end` less 1 ms, or [`Timestamp::MAX`] for the global window. The
+    /// results of a window that ends have this event time. Flink's `maxTimestamp`.
     pub fn last(self) -> Timestamp {
         match self.is_global() {
             true => Timestamp::MAX,
@@ -156,8 +157,8 @@ mod sealed {
 
 pub(crate) use sealed::Assigner;
 
-/// Says which windows a record of type `T` belongs to: [`Tumbling`], [`Sliding`], [`Session`], [`DynamicSession`] or
-/// [`GlobalWindows`](super::GlobalWindows).
+/// Says which windows a record of type `T` belongs to: [`Tumbling`], [`Sliding`], [`Session`],
+/// [`DynamicSession`] or [`GlobalWindows`](super::GlobalWindows).
 pub trait WindowAssigner<T>: sealed::Assigner<T> {}
 
 impl<T, A: sealed::Assigner<T>> WindowAssigner<T> for A {}
@@ -169,7 +170,8 @@ fn at_least_1_ms(what: &str, duration: Duration) -> Result<i64, String> {
     }
 }
 
-/// How far windows are moved, in milliseconds: between `-slide` and `slide`, as a whole slide changes nothing.
+/// How far windows are moved, in milliseconds: between `-slide` and `slide`, as a whole slide changes
+/// nothing.
 fn moved(offset: Duration, back: Duration, slide: i64) -> i64 {
     millis_of(offset) % slide - millis_of(back) % slide
 }
@@ -197,7 +199,8 @@ impl Tumbling {
         Self { size, offset: Duration::ZERO, back: Duration::ZERO, domain: TimeDomain::EventTime }
     }
 
-    /// Windows of processing time: a record belongs to the window in which it comes, and a window ends by the clock.
+    /// Windows of processing time: a record belongs to the window in which it comes, and a window ends by the
+    /// clock.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -222,8 +225,9 @@ impl Tumbling {
         Self { offset, ..self }
     }
 
-    /// Moves all windows back by this much, as a negative offset does in Flink: the days of a place 8 hours before UTC
-    /// (UTC+8), which begin there at 16:00 UTC of the day before, are `Tumbling::of(days(1)).negative_offset(hours(8))`.
+    /// Moves all windows back by this much, as a negative offset does in Flink: the days of a place 8 hours
+    /// before UTC (UTC+8), which begin there at 16:00 UTC of the day before, are
+    /// `Tumbling::of(days(1)).negative_offset(hours(8))`.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -262,8 +266,9 @@ pub struct Sliding {
 }
 
 impl Sliding {
-    /// Windows of this size, one every `slide`; both whole milliseconds, at least 1. With a slide larger than the size
-    /// some records are in no window; they are dropped, and counted as `<operator name>.in_no_window`.
+    /// Windows of this size, one every `slide`; both whole milliseconds, at least 1. With a slide larger than
+    /// the size some records are in no window; they are dropped, and counted as
+    /// `<operator name>.in_no_window`.
     pub const fn of(size: Duration, slide: Duration) -> Self {
         Self { size, slide, offset: Duration::ZERO, back: Duration::ZERO, domain: TimeDomain::EventTime }
     }
@@ -290,7 +295,8 @@ impl Sliding {
         Self { offset, ..self }
     }
 
-    /// Moves all windows back by this much, as a negative offset does in Flink: see [`Tumbling::negative_offset`].
+    /// Moves all windows back by this much, as a negative offset does in Flink: see
+    /// [`Tumbling::negative_offset`].
     pub const fn negative_offset(self, back: Duration) -> Self {
         Self { back, ..self }
     }
@@ -307,8 +313,8 @@ impl<T> sealed::Assigner<T> for Sliding {
 
 /// One window per key and burst of records: it ends when no record came for more than the gap.
 ///
-/// As in Flink, a record exactly `gap` after the last one still belongs to the session. A window starts at its first
-/// record and ends `gap` after its last one.
+/// As in Flink, a record exactly `gap` after the last one still belongs to the session. A window starts at
+/// its first record and ends `gap` after its last one.
 ///
 /// ```
 /// use stillstream::prelude::*;

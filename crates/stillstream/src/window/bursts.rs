@@ -7,11 +7,11 @@ use stillstream_state::{Data, DecodeError, Schema};
 /// A session: start, end (exclusive), whether it has fired as it is, and its accumulator.
 pub(super) type Burst<Acc> = (i64, i64, bool, Acc);
 
-/// The sessions of a key, ascending; no two touch. Stored as a list. Up to two need no memory of their own: few keys have more than
-/// one that goes on and one that waits for its watermark.
+/// The sessions of a key, ascending; no two touch. Stored as a list. Up to two need no memory of their own:
+/// few keys have more than one that goes on and one that waits for its watermark.
 ///
-/// Whether one has fired is stored, because after a restore with another parallelism the watermark can be behind the one that
-/// fired it.
+/// Whether one has fired is stored, because after a restore with another parallelism the watermark can be
+/// behind the one that fired it.
 #[derive(Clone, Debug)]
 pub(super) enum Bursts<Acc> {
     One([Burst<Acc>; 1]),
@@ -75,8 +75,8 @@ impl<Acc> Bursts<Acc> {
         !self.touching(start, end).is_empty()
     }
 
-    /// The session of a span: one that is new, or what becomes of those that it touches. It has not fired as it is. Says too
-    /// whether one of those had not fired.
+    /// The session of a span: one that is new, or what becomes of those that it touches. It has not fired as
+    /// it is. Says too whether one of those had not fired.
     #[inline(always)]
     pub fn join(
         &mut self,

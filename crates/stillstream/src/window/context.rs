@@ -11,7 +11,8 @@ use super::general::Place;
 use crate::collector::Collector;
 use crate::side_output::{OutputTag, SideCollectors};
 
-/// The context of one call of a [`ProcessWindow`](super::ProcessWindow): key, window, times, states and outputs.
+/// The context of one call of a [`ProcessWindow`](super::ProcessWindow): key, window, times, states and
+/// outputs.
 pub struct WindowContext<'a, K, O> {
     pub(crate) key: &'a K,
     pub(crate) window: TimeWindow,
@@ -45,8 +46,8 @@ impl<K: Key, O: Data> WindowContext<'_, K, O> {
         self.window
     }
 
-    /// Event time of what is emitted: the last moment of the window; of a global window that of the record or event-time timer
-    /// which made it fire.
+    /// Event time of what is emitted: the last moment of the window; of a global window that of the record or
+    /// event-time timer which made it fire.
     pub fn timestamp(&self) -> Option<Timestamp> {
         self.time.map(Timestamp::from_millis)
     }
@@ -63,7 +64,8 @@ impl<K: Key, O: Data> WindowContext<'_, K, O> {
 
     /// Hand this to a state to read or change the value of this key in this window.
     ///
-    /// Only states that were made [`per_window`](super::WindowStates::per_window) are forgotten with the window.
+    /// Only states that were made [`per_window`](super::WindowStates::per_window) are forgotten with the
+    /// window.
     pub fn window_state(&self) -> StateScope<'_, K> {
         StateScope(Cow::Borrowed(self.place))
     }

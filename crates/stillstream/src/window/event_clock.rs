@@ -7,13 +7,15 @@ use stillstream_types::{KeyGroup, KeyGroupRange, KeyHash, Result};
 /// First key group, the one after the last, watermark.
 type Reached = (u16, u16, i64);
 
-/// The operator's watermark, which is state: after a restore channels start from the beginning, but what was late
-/// before is late, and a window that has fired does not fire again. After a change of the parallelism a subtask owns key
-/// groups that had got to different times; each keeps its own until the watermark has passed them all.
+/// The operator's watermark, which is state: after a restore channels start from the beginning, but what was
+/// late before is late, and a window that has fired does not fire again. After a change of the parallelism a
+/// subtask owns key groups that had got to different times; each keeps its own until the watermark has passed
+/// them all.
 #[derive(Debug)]
 pub(crate) struct EventClock {
     watermark: i64,
-    /// The last watermark before the end of the input, which is not a time: a restored job may be given more to read.
+    /// The last watermark before the end of the input, which is not a time: a restored job may be given more
+    /// to read.
     reached: i64,
     range: KeyGroupRange,
     /// Where key groups had got to before the restore, if that is later.
@@ -63,7 +65,8 @@ impl EventClock {
         }
     }
 
-    /// Forgets where key groups had got to once all are past that. To be called when what the watermark causes is done.
+    /// Forgets where key groups had got to once all are past that. To be called when what the watermark
+    /// causes is done.
     pub fn settle(&mut self) {
         if self.floors.iter().all(|(_, floor)| *floor <= self.watermark) {
             self.floors.clear();

@@ -20,8 +20,9 @@ use crate::side_output::OutputTag;
 
 /// A stream in windows with an evictor, as [`WindowedStream::evictor`] makes it.
 ///
-/// It has no `aggregate`, `reduce` and `count`: all records are kept, since the evictor may throw out any of them. Only
-/// [sliding count windows](super::KeyedStream::count_window_sliding) have them, computed from the records that are left.
+/// It has no `aggregate`, `reduce` and `count`: all records are kept, since the evictor may throw out any of
+/// them. Only [sliding count windows](super::KeyedStream::count_window_sliding) have them, computed from the
+/// records that are left.
 pub struct EvictingWindowedStream<T, S, Tr, E> {
     windows: WindowedStream<T, S, Tr>,
     evictor: Arc<E>,
@@ -62,7 +63,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>, E: Evictor<T>> EvictingWindowed
         Self { windows: self.windows.late_output(tag), ..self }
     }
 
-    /// What a function makes of the records that the evictor leaves; as [`WindowedStream::apply`]. They may be none.
+    /// What a function makes of the records that the evictor leaves; as [`WindowedStream::apply`]. They may
+    /// be none.
     pub fn apply<R: Data>(
         self,
         f: impl Fn(&S::Key, TimeWindow, Vec<T>, &mut Collector<R>) -> Result<()> + Send + Sync + 'static,
@@ -71,7 +73,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>, E: Evictor<T>> EvictingWindowed
         self.windows.general(contents, Plain(Arc::new(Apply(f, PhantomData)))).name("window.apply")
     }
 
-    /// What a [`ProcessWindow`] makes of the records that the evictor leaves; as [`WindowedStream::process`]. They may be none.
+    /// What a [`ProcessWindow`] makes of the records that the evictor leaves; as [`WindowedStream::process`].
+    /// They may be none.
     pub fn process<P>(self) -> DataStream<P::Out>
     where
         P: ProcessWindow<Key = S::Key, In = Vec<T>>,
@@ -101,7 +104,8 @@ impl<T: Data, S: KeySelector<T>> EvictingWindowedStream<T, S, CountTrigger, Coun
     ///
     /// /// The highest of the last hundred bids, after each tenth bid.
     /// fn highest(bids: &DataStream<(String, u64)>) -> DataStream<(String, u64)> {
-    ///     bids.key_by_ref(|bid| &bid.0).count_window_sliding(100, 10).reduce(|a, b| if b.1 > a.1 { b } else { a })
+    ///     let hundred = bids.key_by_ref(|bid| &bid.0).count_window_sliding(100, 10);
+    ///     hundred.reduce(|a, b| if b.1 > a.1 { b } else { a })
     /// }
     /// ```
     pub fn reduce(self, f: impl Fn(T, T) -> T + Send + Sync + 'static) -> DataStream<T> {

@@ -1,5 +1,5 @@
-//! Functions of whole windows: [`apply`](WindowedStream::apply), [`process`](WindowedStream::process), and functions of an
-//! aggregate's result.
+//! Functions of whole windows: [`apply`](WindowedStream::apply), [`process`](WindowedStream::process), and
+//! functions of an aggregate's result.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -18,15 +18,17 @@ use crate::collector::Collector;
 use crate::data_stream::DataStream;
 
 impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
-    /// What a function makes of all records of each key and window, in the order in which they came. They are all kept until
-    /// the window is forgotten: where a running result is enough, [`aggregate`](Self::aggregate) needs far less memory. For a
-    /// function with state and side outputs see [`process`](Self::process).
+    /// What a function makes of all records of each key and window, in the order in which they came. They are
+    /// all kept until the window is forgotten: where a running result is enough,
+    /// [`aggregate`](Self::aggregate) needs far less memory. For a function with state and side outputs see
+    /// [`process`](Self::process).
     ///
     /// ```
     /// use stillstream::prelude::*;
     ///
     /// fn medians(sales: &DataStream<(String, u64)>) -> DataStream<(String, u64)> {
-    ///     sales.key_by_ref(|sale| &sale.0).window(Tumbling::of(days(1))).apply(|shop, _window, mut sales, out| {
+    ///     let days = sales.key_by_ref(|sale| &sale.0).window(Tumbling::of(days(1)));
+    ///     days.apply(|shop, _window, mut sales, out| {
     ///         sales.sort_by_key(|sale| sale.1);
     ///         out.emit((shop.clone(), sales[sales.len() / 2].1));
     ///         Ok(())
@@ -45,8 +47,9 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         .name("window.apply")
     }
 
-    /// What a [`ProcessWindow`] makes of all records of each key and window: with a context, state and side outputs. All records
-    /// are kept until the window is forgotten; [`aggregate_process`](Self::aggregate_process) needs less.
+    /// What a [`ProcessWindow`] makes of all records of each key and window: with a context, state and side
+    /// outputs. All records are kept until the window is forgotten;
+    /// [`aggregate_process`](Self::aggregate_process) needs less.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -60,7 +63,11 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
     ///     fn open(_: &mut WindowStates<String>) -> Result<Self> {
     ///         Ok(Median)
     ///     }
-    ///     fn process(&mut self, mut sales: Self::In, ctx: &mut WindowContext<String, Self::Out>) -> Result<()> {
+    ///     fn process(
+    ///         &mut self,
+    ///         mut sales: Self::In,
+    ///         ctx: &mut WindowContext<String, Self::Out>,
+    ///     ) -> Result<()> {
     ///         sales.sort_by_key(|sale| sale.1);
     ///         ctx.emit((ctx.key().clone(), ctx.window().start, sales[sales.len() / 2].1));
     ///         Ok(())
@@ -78,7 +85,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.process_with(P::open)
     }
 
-    /// [`process`](Self::process) with a function that is made by a closure, so that it can be given parameters.
+    /// [`process`](Self::process) with a function that is made by a closure, so that it can be given
+    /// parameters.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -113,8 +121,9 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.general(Listed(PhantomData), Process::<P>(Arc::new(open))).name("window.process")
     }
 
-    /// An aggregate per key and window, whose result goes to a [`ProcessWindow`] when the window fires: little memory, and a
-    /// context with window, state and side outputs. Flink's `aggregate(aggregateFunction, processWindowFunction)`.
+    /// An aggregate per key and window, whose result goes to a [`ProcessWindow`] when the window fires:
+    /// little memory, and a context with window, state and side outputs. Flink's
+    /// `aggregate(aggregateFunction, processWindowFunction)`.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -165,8 +174,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.aggregate_process_with(aggregate, P::open)
     }
 
-    /// [`aggregate_process`](Self::aggregate_process) with a function that is made by a closure, so that it can be given
-    /// parameters.
+    /// [`aggregate_process`](Self::aggregate_process) with a function that is made by a closure, so that it
+    /// can be given parameters.
     pub fn aggregate_process_with<P>(
         self,
         aggregate: impl Aggregate<In = T, Out = P::In> + Send + Sync,
@@ -178,8 +187,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.general(Aggregated(Arc::new(aggregate)), Process::<P>(Arc::new(open))).name("window.process")
     }
 
-    /// Folds the records of each key and window into one, which goes to a [`ProcessWindow`] when the window fires. Flink's
-    /// `reduce(reduceFunction, processWindowFunction)`. `f` must be associative.
+    /// Folds the records of each key and window into one, which goes to a [`ProcessWindow`] when the window
+    /// fires. Flink's `reduce(reduceFunction, processWindowFunction)`. `f` must be associative.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -211,7 +220,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.reduce_process_with(f, P::open)
     }
 
-    /// [`reduce_process`](Self::reduce_process) with a function that is made by a closure, so that it can be given parameters.
+    /// [`reduce_process`](Self::reduce_process) with a function that is made by a closure, so that it can be
+    /// given parameters.
     pub fn reduce_process_with<P>(
         self,
         f: impl Fn(T, T) -> T + Send + Sync + 'static,

@@ -2,11 +2,12 @@
 
 use super::assigner::{Assigner, Windows};
 
-/// One window for each key, which never ends: a trigger says when it fires, and what it holds is kept until the trigger purges
-/// it. Flink's `GlobalWindows`.
+/// One window for each key, which never ends: a trigger says when it fires, and what it holds is kept until
+/// the trigger purges it. Flink's `GlobalWindows`.
 ///
-/// Without a trigger it would never fire, and `execute` says so. Its results have the event time of the record or of the
-/// event-time timer that made it fire, since the window itself has no last moment. No record is late for it.
+/// Without a trigger it would never fire, and `execute` says so. Its results have the event time of the
+/// record or of the event-time timer that made it fire, since the window itself has no last moment. No record
+/// is late for it.
 ///
 /// ```
 /// use stillstream::prelude::*;

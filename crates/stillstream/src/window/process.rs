@@ -15,10 +15,11 @@ use crate::collector::Collector;
 
 /// A function that is called when a window fires (Flink's `ProcessWindowFunction`).
 ///
-/// [`WindowedStream::process`](super::WindowedStream::process) gives it all records of the window, in the order in which they
-/// came: `In` is `Vec<T>`. [`aggregate_process`](super::WindowedStream::aggregate_process) and
-/// [`reduce_process`](super::WindowedStream::reduce_process) give it the one result of the aggregate: `In` is that result, and
-/// the window holds no more than the accumulator.
+/// [`WindowedStream::process`](super::WindowedStream::process) gives it all records of the window, in the
+/// order in which they came: `In` is `Vec<T>`.
+/// [`aggregate_process`](super::WindowedStream::aggregate_process) and
+/// [`reduce_process`](super::WindowedStream::reduce_process) give it the one result of the aggregate: `In` is
+/// that result, and the window holds no more than the accumulator.
 ///
 /// Says for each hour whether it had more sales than the hour before, and how often it has said so already:
 ///
@@ -33,7 +34,8 @@ use crate::collector::Collector;
 ///     type Out = (Timestamp, bool, u32);
 ///
 ///     fn open(states: &mut WindowStates<String>) -> Result<Self> {
-///         Ok(Self { before: states.per_key().value("before")?, firings: states.per_window()?.value("firings")? })
+///         let before = states.per_key().value("before")?;
+///         Ok(Self { before, firings: states.per_window()?.value("firings")? })
 ///     }
 ///
 ///     fn process(&mut self, sales: Self::In, ctx: &mut WindowContext<String, Self::Out>) -> Result<()> {
@@ -71,8 +73,8 @@ pub trait ProcessWindow: Sized + 'static {
     /// An error fails the job, which then restarts by its restart strategy.
     fn process(&mut self, input: Self::In, ctx: &mut WindowContext<'_, Self::Key, Self::Out>) -> Result<()>;
 
-    /// The window is forgotten. State that was made [per window](WindowStates::per_window) is forgotten afterwards without being
-    /// asked; this is for what else there is to do.
+    /// The window is forgotten. State that was made [per window](WindowStates::per_window) is forgotten
+    /// afterwards without being asked; this is for what else there is to do.
     ///
     /// # Errors
     /// As [`process`](Self::process).
@@ -111,7 +113,8 @@ impl<P: ProcessWindow> Function<P::Key, P::In> for Process<P> {
     }
 }
 
-/// Calls a function with what there is, if anything: a window that fires has a record, so its reduced value is there.
+/// Calls a function with what there is, if anything: a window that fires has a record, so its reduced value
+/// is there.
 pub(crate) struct OfSome<F>(pub F);
 
 impl<K: Key, In, F: Function<K, In>> Function<K, Option<In>> for OfSome<F> {

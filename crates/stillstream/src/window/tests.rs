@@ -148,7 +148,8 @@ impl Model {
                 results.push((key.clone(), start, end, all[at].2));
             }
         }
-        // a record can be in no window at all, where the slide is above the size: late, as in Flink, if its time is over
+        // a record can be in no window at all, where the slide is above the size: late, as in Flink, if its
+        // time is over
         (results, !taken && time + lateness <= now)
     }
 

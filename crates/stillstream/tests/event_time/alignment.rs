@@ -1,4 +1,5 @@
-//! Watermark alignment: a source that is ahead waits for the others of its group, and barriers pass it all the same.
+//! Watermark alignment: a source that is ahead waits for the others of its group, and barriers pass it all
+//! the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -19,7 +20,8 @@ struct Race {
     polls: AtomicU64,
 }
 
-/// Event times one after the other, without an end: a fast one, and a slow one that stops where it is told to.
+/// Event times one after the other, without an end: a fast one, and a slow one that stops where it is told
+/// to.
 struct Times {
     race: Arc<Race>,
     fast: bool,

@@ -1,4 +1,5 @@
-//! Every placement of a watermark strategy: windows fire, and their results are those of an offline computation.
+//! Every placement of a watermark strategy: windows fire, and their results are those of an offline
+//! computation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -168,7 +169,8 @@ impl Aggregate for Sum {
     }
 }
 
-/// A bounded job with the strategy at that place: rows by key and window, and late ones by key, go into files.
+/// A bounded job with the strategy at that place: rows by key and window, and late ones by key, go into
+/// files.
 pub fn run_bounded(
     env: &mut StreamExecutionEnvironment,
     place: usize,

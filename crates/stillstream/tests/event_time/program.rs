@@ -57,8 +57,8 @@ fn newest(folder: &Path) -> u64 {
     jobs.filter_map(|entry| of(&entry.file_name().to_string_lossy())).max().unwrap_or(0)
 }
 
-/// Runs the program with one parallelism and number of processes after the other; each run but the last is killed when there
-/// are new checkpoints. Says how many were.
+/// Runs the program with one parallelism and number of processes after the other; each run but the last is
+/// killed when there are new checkpoints. Says how many were.
 fn killed_and_rescaled(folder: &Path, runs: &[&str], rest: &str) -> usize {
     let mut killed = 0;
     for how in runs {

@@ -104,7 +104,8 @@ struct Part {
 
 /// The rows that push event time on in streams that never end have this weight, which is no part of the sum.
 const PUSH: u64 = 1 << 32;
-/// Windows can stand one behind the other: each wave of such rows makes the windows of the wave before it fire.
+/// Windows can stand one behind the other: each wave of such rows makes the windows of the wave before it
+/// fire.
 const WAVES: u64 = 12;
 /// Between two waves: more than any delay, window and gap.
 const WAVE: i64 = 1_000_000;

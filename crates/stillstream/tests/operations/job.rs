@@ -1,5 +1,5 @@
-//! The job that the tests start as a program of its own: it reads its arguments, fails where it is told to, and ends as
-//! `#[stillstream::main]` says.
+//! The job that the tests start as a program of its own: it reads its arguments, fails where it is told to,
+//! and ends as `#[stillstream::main]` says.
 
 use std::path::PathBuf;
 

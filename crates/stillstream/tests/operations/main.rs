@@ -1,7 +1,7 @@
 //! What a person who runs a job sees: its help, its log, its exit code.
 //!
-//! The tests start this program again as a job, with arguments of its own; so it cannot be one of the usual test programs,
-//! whose arguments are the test runner's.
+//! The tests start this program again as a job, with arguments of its own; so it cannot be one of the usual
+//! test programs, whose arguments are the test runner's.
 
 mod checks;
 mod job;

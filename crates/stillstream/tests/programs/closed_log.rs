@@ -16,7 +16,8 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Not a test of its own: what the other starts as a program of its own. It goes on when its log has lost its reader.
+/// Not a test of its own: what the other starts as a program of its own. It goes on when its log has lost its
+/// reader.
 #[test]
 fn program() {
     let Some(folder) = variable(FOLDER).map(PathBuf::from) else { return };

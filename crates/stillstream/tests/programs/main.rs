@@ -1,4 +1,5 @@
-//! Jobs as programs of their own, which a test starts, kills and listens to: several processes, and a log that nobody reads.
+//! Jobs as programs of their own, which a test starts, kills and listens to: several processes, and a log
+//! that nobody reads.
 
 #[cfg(target_os = "linux")]
 mod closed_log;

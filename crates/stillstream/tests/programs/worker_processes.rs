@@ -21,7 +21,8 @@ fn environment(folder: &Path) -> StreamExecutionEnvironment {
     env
 }
 
-/// The result has every record, also those of the last moment, and a worker process of the second job sees it too.
+/// The result has every record, also those of the last moment, and a worker process of the second job sees it
+/// too.
 fn figures(folder: &Path) {
     let env = environment(folder);
     for name in ["first", "second"] {

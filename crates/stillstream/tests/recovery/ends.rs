@@ -1,5 +1,5 @@
-//! The end of a job: finished, cancelled, failed, with storage there or away. It comes in its time, it is told once, and a job
-//! whose end is recorded does not run again unasked.
+//! The end of a job: finished, cancelled, failed, with storage there or away. It comes in its time, it is
+//! told once, and a job whose end is recorded does not run again unasked.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Between two attempts and at the end: commits, splits, work of attempts that are over, who owns a place, how a job ends.
+//! Between two attempts and at the end: commits, splits, work of attempts that are over, who owns a place,
+//! how a job ends.
 
 mod commits;
 mod ends;

@@ -91,8 +91,9 @@ pub fn output(folder: &Path, expected: &Expected, extent: Extent) -> Vec<String>
     wrong
 }
 
-/// What a finished job has left behind, beside checkpoints of before that are the user's. The marks of what was committed may
-/// stay where a process was killed: it may be after the end is recorded and before they are removed.
+/// What a finished job has left behind, beside checkpoints of before that are the user's. The marks of what
+/// was committed may stay where a process was killed: it may be after the end is recorded and before they are
+/// removed.
 pub fn left_by_finished(folder: &Path, kept: &[String], killed: bool) -> Vec<String> {
     let mut left = vec![];
     left.extend(

@@ -1,4 +1,5 @@
-//! Faults at named places: each happens once, at a pass that the plan names, in whichever process passes there first.
+//! Faults at named places: each happens once, at a pass that the plan names, in whichever process passes
+//! there first.
 
 use std::collections::HashMap;
 use std::fmt;

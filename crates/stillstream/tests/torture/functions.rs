@@ -1,4 +1,5 @@
-//! Functions that keep the same thing in every kind of state, pass their input on, and say at the end what they hold.
+//! Functions that keep the same thing in every kind of state, pass their input on, and say at the end what
+//! they hold.
 
 use stillstream::prelude::*;
 

@@ -14,8 +14,8 @@ use crate::source::{Row, Rows};
 /// Rows of a stream by key and weight, each with how often it is there.
 pub type Bag = BTreeMap<(u64, u64), u64>;
 
-/// What comes out of a stream: always the sum of each key's weights; each row only where that does not depend on which
-/// records come late.
+/// What comes out of a stream: always the sum of each key's weights; each row only where that does not depend
+/// on which records come late.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     pub exact: Option<Bag>,

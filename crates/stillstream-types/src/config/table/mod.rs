@@ -1,7 +1,7 @@
 //! Every key, its type, its default and its older names, in one table.
 //!
-//! Types, defaults and older names are those of Flink 2.3 and 1.20; what a key does is said in our own words. The table
-//! is what a configuration is checked against and what `docs/configuration.md` is made from.
+//! Types, defaults and older names are those of Flink 2.3 and 1.20; what a key does is said in our own words.
+//! The table is what a configuration is checked against and what `docs/configuration.md` is made from.
 
 mod changelog;
 mod checkpointing;
@@ -25,7 +25,8 @@ pub enum Status {
     Supported,
     /// It is read and checked, and has no effect: a warning says so, with this advice.
     NoEffect(&'static str),
-    /// Any value but the default is refused with this advice: to ignore it would change what the job guarantees.
+    /// Any value but the default is refused with this advice: to ignore it would change what the job
+    /// guarantees.
     Refused(&'static str),
     /// It is honoured, but these values are refused with this advice.
     SomeRefused(&'static [&'static str], &'static str),

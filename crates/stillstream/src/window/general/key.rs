@@ -10,7 +10,8 @@ type Stored<K> = (K, Option<TimeWindow>);
 
 /// Under what one key's state of one window lies; without a window, what the key has in all of them.
 ///
-/// It is in the key group of the key alone, so that all of a key's windows move together when the parallelism changes.
+/// It is in the key group of the key alone, so that all of a key's windows move together when the parallelism
+/// changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct WindowKey<K> {
     pub key: K,

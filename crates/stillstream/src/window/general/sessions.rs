@@ -4,8 +4,8 @@ use stillstream_state::Data;
 
 use crate::window::TimeWindow;
 
-/// A window, and the window under which its contents lie: that of one of those that it has merged from, so that the largest
-/// part of the contents stays where it is.
+/// A window, and the window under which its contents lie: that of one of those that it has merged from, so
+/// that the largest part of the contents stays where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Data)]
 #[data(crate = stillstream_state)]
 pub(crate) struct Merged {
@@ -23,8 +23,8 @@ pub(crate) struct Sessions(Vec<Merged>);
 pub(crate) struct Added {
     /// The window that the record is in now.
     pub now: Merged,
-    /// Windows that were there and are part of it now; the first one's contents are the new window's. Empty unless the set of
-    /// windows has changed in another way than by a new one.
+    /// Windows that were there and are part of it now; the first one's contents are the new window's. Empty
+    /// unless the set of windows has changed in another way than by a new one.
     pub merged: Vec<Merged>,
 }
 

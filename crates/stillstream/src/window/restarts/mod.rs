@@ -1,4 +1,5 @@
-//! Window operators in restarts: subtasks that had got to different watermarks, another parallelism, skewed sources.
+//! Window operators in restarts: subtasks that had got to different watermarks, another parallelism, skewed
+//! sources.
 
 mod by_hand;
 mod model;

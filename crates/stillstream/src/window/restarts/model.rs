@@ -1,4 +1,5 @@
-//! What windows mean, written down as directly as possible: every record is kept, and everything is looked at each time.
+//! What windows mean, written down as directly as possible: every record is kept, and everything is looked at
+//! each time.
 
 use super::by_hand::{Fired, Record, hash};
 use crate::window::assigner::{Aligned, Kind};

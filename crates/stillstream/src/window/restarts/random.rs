@@ -25,8 +25,8 @@ enum Restarts {
     AnyParallelism,
 }
 
-/// Feeds random batches, watermarks and restarts to the operator and the model, and compares after each step. Before a
-/// restart the subtasks may have got to different watermarks.
+/// Feeds random batches, watermarks and restarts to the operator and the model, and compares after each step.
+/// Before a restart the subtasks may have got to different watermarks.
 fn compare(setup: Setup, restarts: Restarts, seed: u64) {
     let random = &mut Random::new(seed);
     let mut by_hand = ByHand::open(setup, 1 + random.below(4) as u32, &[]);

@@ -1,4 +1,5 @@
-//! Event time after a restore: sources with skewed times, a snapshot in the middle, another parallelism of the windows.
+//! Event time after a restore: sources with skewed times, a snapshot in the middle, another parallelism of
+//! the windows.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +81,8 @@ fn run(kind: Kind, restart: Option<(usize, u32)>) -> Outcome {
             advance(&splits, &mut windows, &mut passed);
         }
         let index = random.below(SPLITS as u64) as usize;
-        // split 3 is a minute behind, and some of its records are later than the five seconds that are allowed for
+        // split 3 is a minute behind, and some of its records are later than the five seconds that are
+        // allowed for
         let base = batch as i64 * 500 - if index == 3 { 60_000 } else { 0 };
         let records: Vec<Record> = (0..20)
             .map(|_| {

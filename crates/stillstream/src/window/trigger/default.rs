@@ -5,7 +5,8 @@ use stillstream_types::{Result, Timestamp};
 use super::{EventTimeTrigger, ProcessingTimeTrigger, Trigger, TriggerContext, TriggerResult};
 
 /// The trigger of a window where no other is given: at the end of the window, by its own time. A
-/// [global window](crate::window::GlobalWindows) has none, unless it was made to fire at the end of the input.
+/// [global window](crate::window::GlobalWindows) has none, unless it was made to fire at the end of the
+/// input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DefaultTrigger(pub(crate) Fires);
 

@@ -7,7 +7,8 @@ use stillstream_types::{Result, Timestamp};
 
 use super::{Trigger, TriggerContext, TriggerResult};
 
-/// Fires when a record differs by more than a threshold from the one that made it fire last, or from the first one.
+/// Fires when a record differs by more than a threshold from the one that made it fire last, or from the
+/// first one.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -16,7 +17,8 @@ use super::{Trigger, TriggerContext, TriggerResult};
 ///
 /// // (car, metres): each time a car has gone more than 50 metres
 /// let mut driver = StreamDriver::new(|cars: &DataStream<(String, u64)>| {
-///     let far = DeltaTrigger::of(50.0, |before: &(String, u64), now: &(String, u64)| (now.1 - before.1) as f64);
+///     let metres = |before: &(String, u64), now: &(String, u64)| (now.1 - before.1) as f64;
+///     let far = DeltaTrigger::of(50.0, metres);
 ///     cars.key_by_ref(|car| &car.0).window(GlobalWindows::create()).trigger(far).reduce(|_, last| last)
 /// });
 /// for metres in [0, 30, 51, 90, 102, 200] {

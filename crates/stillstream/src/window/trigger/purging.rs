@@ -4,7 +4,8 @@ use stillstream_types::{Result, Timestamp};
 
 use super::{Trigger, TriggerContext, TriggerResult};
 
-/// Fires as another trigger does, and forgets each time what the window held: each record goes into one result.
+/// Fires as another trigger does, and forgets each time what the window held: each record goes into one
+/// result.
 ///
 /// ```
 /// use stillstream::prelude::*;

@@ -4,9 +4,9 @@ use stillstream_types::{Result, Timestamp};
 
 use super::{Trigger, TriggerContext, TriggerResult};
 
-/// Fires when the watermark passes the end of the window, and with each record that comes later, within the allowed lateness.
-/// The trigger of event-time windows where no other is given; a
-/// [global window](crate::window::GlobalWindows) fires by it at the end of the input.
+/// Fires when the watermark passes the end of the window, and with each record that comes later, within the
+/// allowed lateness. The trigger of event-time windows where no other is given; a [global
+/// window](crate::window::GlobalWindows) fires by it at the end of the input.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -69,7 +69,8 @@ impl<T> Trigger<T> for EventTimeTrigger {
     }
 }
 
-/// Fires when the clock passes the end of the window. The trigger of processing-time windows where no other is given.
+/// Fires when the clock passes the end of the window. The trigger of processing-time windows where no other
+/// is given.
 ///
 /// ```
 /// use stillstream::prelude::*;

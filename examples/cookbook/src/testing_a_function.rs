@@ -4,9 +4,10 @@
 //! The driver runs the same operator as a job does, so state, timers and snapshots are the real ones, and
 //! nothing waits: a minute is one call.
 
-use cookbook::fraud_detection::{Alert, FraudDetector, Payment};
 use stillstream::prelude::*;
 use stillstream::testing::KeyedProcessDriver;
+
+use crate::fraud_detection::{Alert, FraudDetector, Payment};
 
 fn driver() -> KeyedProcessDriver<FraudDetector> {
     KeyedProcessDriver::new(|payment: &Payment| payment.card.clone())
