@@ -1,4 +1,5 @@
-//! The tests of the crate with nearly all of the unsafe code, and of the state above it, under a sanitizer of the compiler.
+//! The tests of the crate with nearly all of the unsafe code, and of the state above it, under a sanitizer of
+//! the compiler.
 //!
 //! The stable compiler has them behind a switch. Everything is built anew into a target folder of its own,
 //! some minutes; so it is not part of `verify`. RocksDB is left out: it is C++ that would have to be

@@ -1,4 +1,5 @@
-//! Links of the documents to files: each must be there, so that a page that names a file follows when that moves.
+//! Links of the documents to files: each must be there, so that a page that names a file follows when that
+//! moves.
 
 use std::path::Path;
 
