@@ -29,8 +29,8 @@ pub(crate) fn catch_on_thread<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch(&format!("the thread `{}`", thread.name().unwrap_or("without a name")), f)
 }
 
-/// Starts a thread of the runtime. If it panics, `panicked` is told with an error that names the thread: a thread that dies
-/// in silence leaves somebody waiting for it.
+/// Starts a thread of the runtime. If it panics, `panicked` is told with an error that names the thread: a
+/// thread that dies in silence leaves somebody waiting for it.
 pub(crate) fn spawn(
     name: impl Into<String>,
     run: impl FnOnce() + Send + 'static,

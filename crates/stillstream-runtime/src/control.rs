@@ -1,5 +1,5 @@
-//! Messages between the JobManager and the workers of an attempt. In one process they go through channels, between
-//! processes as frames (see `job::wire`).
+//! Messages between the JobManager and the workers of an attempt. In one process they go through channels,
+//! between processes as frames (see `job::wire`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! Panics of users' functions, which become errors with the place in the source, and which nobody else prints.
+//! Panics of users' functions, which become errors with the place in the source, and which nobody else
+//! prints.
 //!
-//! Rust prints a panic where it happens, before anybody can catch it. A function that panics at each attempt of its job
-//! would fill the log with the same lines, past everything that limits them. So the hook keeps quiet about a panic that
-//! becomes an error, and notes its place for that error. Who asks for backtraces (`RUST_BACKTRACE`) gets the first one of
-//! each place.
+//! Rust prints a panic where it happens, before anybody can catch it. A function that panics at each attempt
+//! of its job would fill the log with the same lines, past everything that limits them. So the hook keeps
+//! quiet about a panic that becomes an error, and notes its place for that error. Who asks for backtraces
+//! (`RUST_BACKTRACE`) gets the first one of each place.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::{Cell, RefCell};

@@ -50,7 +50,8 @@ impl<T, S> fmt::Debug for ChunkSender<T, S> {
 }
 
 impl<T, S> ChunkSender<T, S> {
-    /// Sends a chunk, and waits while the channel is full. `false`: the reader is gone, so the thread should end.
+    /// Sends a chunk, and waits while the channel is full. `false`: the reader is gone, so the thread should
+    /// end.
     #[must_use]
     pub fn send(&self, chunk: Chunk<T, S>) -> bool {
         self.give(Message::Chunk(Box::new(chunk)))
@@ -78,8 +79,9 @@ pub enum Arrived<'a, T, S> {
 
 /// Reads splits in a named thread over a bounded channel.
 ///
-/// Positions travel with the records, so that a snapshot is as of what was *taken*, not of what was read ahead; errors and
-/// panics of the thread travel too. The thread ends with its next [`send`](ChunkSender::send) after the reader was dropped.
+/// Positions travel with the records, so that a snapshot is as of what was *taken*, not of what was read
+/// ahead; errors and panics of the thread travel too. The thread ends with its next
+/// [`send`](ChunkSender::send) after the reader was dropped.
 ///
 /// ```
 /// use stillstream_runtime::{Batch, SourceStatus, connect::{BackgroundReader, Chunk}, waker::Waker};
@@ -119,8 +121,8 @@ impl<T, S: fmt::Debug> fmt::Debug for BackgroundReader<T, S> {
 }
 
 impl<T: Send + 'static, S: Clone + Send + 'static> BackgroundReader<T, S> {
-    /// Starts a thread called `name` that reads `splits`; at most `capacity` chunks wait in the channel. `read` sends chunks
-    /// until it is through, or until nobody takes them any more.
+    /// Starts a thread called `name` that reads `splits`; at most `capacity` chunks wait in the channel.
+    /// `read` sends chunks until it is through, or until nobody takes them any more.
     ///
     /// # Errors
     /// If the system gives no thread.
@@ -177,8 +179,8 @@ impl<T: Send + 'static, S: Clone + Send + 'static> BackgroundReader<T, S> {
         Ok(self.next.front().map_or(Arrived::Ended, |chunk| Arrived::Chunk(chunk)))
     }
 
-    /// Takes the chunk that [`peek`](Self::peek) showed: appends its records to `out` and moves its split on. Returns its
-    /// weight, or `None` if there was none.
+    /// Takes the chunk that [`peek`](Self::peek) showed: appends its records to `out` and moves its split on.
+    /// Returns its weight, or `None` if there was none.
     pub fn take(&mut self, out: &mut Batch<T>) -> Option<u64> {
         let chunk = *self.next.pop_front()?;
         if let Some(split) = self.splits.get_mut(chunk.split) {

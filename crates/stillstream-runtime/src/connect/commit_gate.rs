@@ -21,9 +21,10 @@ struct State {
 
 /// Which calls to a sink's committers are under way in this process.
 ///
-/// A call cannot be interrupted, so one may outlive its attempt. The next attempt commits the same transactions again and
-/// then aborts what is left over; a call of the old one that came after that could bring back what was aborted. So a call
-/// waits until those of earlier attempts have returned, and is refused once there is a later attempt.
+/// A call cannot be interrupted, so one may outlive its attempt. The next attempt commits the same
+/// transactions again and then aborts what is left over; a call of the old one that came after that could
+/// bring back what was aborted. So a call waits until those of earlier attempts have returned, and is refused
+/// once there is a later attempt.
 #[derive(Default)]
 pub(crate) struct CommitGate {
     state: Mutex<State>,
@@ -62,8 +63,8 @@ impl Pass {
         self.gate.state.lock().earlier > 0
     }
 
-    /// Begins a call as soon as those of earlier attempts have returned; `None` if it is not `wanted` any more, or if there
-    /// is a later attempt.
+    /// Begins a call as soon as those of earlier attempts have returned; `None` if it is not `wanted` any
+    /// more, or if there is a later attempt.
     pub fn enter(&self, wanted: impl Fn() -> bool) -> Option<Call> {
         let mut state = self.gate.state.lock();
         loop {

@@ -48,8 +48,9 @@ struct Shared<C> {
 
 /// A thread that calls a sink's [`Committer`], one for each subtask that has something to commit.
 ///
-/// A commit that fails is tried again after a pause that grows; those behind it wait, so that transactions are committed in
-/// the order of their checkpoints. The operator is woken when one has succeeded, or has failed for good.
+/// A commit that fails is tried again after a pause that grows; those behind it wait, so that transactions
+/// are committed in the order of their checkpoints. The operator is woken when one has succeeded, or has
+/// failed for good.
 pub(crate) struct CommitThread<C> {
     shared: Arc<Shared<C>>,
     clock: Arc<dyn Clock>,
@@ -139,8 +140,9 @@ impl<C: Send + 'static> CommitThread<C> {
 }
 
 impl<C> Drop for CommitThread<C> {
-    /// The thread ends after the call that is under way, so as a rule nothing is written after the job's end. A call that takes
-    /// longer holds up nobody but the next attempt: see [`CommitGate`](super::commit_gate::CommitGate).
+    /// The thread ends after the call that is under way, so as a rule nothing is written after the job's end.
+    /// A call that takes longer holds up nobody but the next attempt: see
+    /// [`CommitGate`](super::commit_gate::CommitGate).
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         state.stopped = true;

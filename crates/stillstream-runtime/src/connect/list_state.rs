@@ -17,14 +17,14 @@ pub(crate) struct StoredList<T> {
 pub(crate) struct RestoredList<T> {
     /// All items, those of one subtask after those of another.
     pub items: Vec<T>,
-    /// How many of them each subtask wrote that took part in the snapshot, in the order of the subtasks. For a list that is
-    /// dealt out, only what came here.
+    /// How many of them each subtask wrote that took part in the snapshot, in the order of the subtasks. For
+    /// a list that is dealt out, only what came here.
     pub parts: Vec<usize>,
 }
 
 impl<T> RestoredList<T> {
-    /// What of a union list belongs to subtask `mine` of `parallelism`: its own items if there were as many subtasks
-    /// before; else every `parallelism`-th item.
+    /// What of a union list belongs to subtask `mine` of `parallelism`: its own items if there were as many
+    /// subtasks before; else every `parallelism`-th item.
     pub fn share(self, mine: usize, parallelism: usize) -> Vec<T> {
         let Self { items, parts } = self;
         if parts.len() == parallelism && parts.iter().sum::<usize>() == items.len() {
@@ -36,7 +36,8 @@ impl<T> RestoredList<T> {
 }
 
 impl<T: Data> StoredList<T> {
-    /// Registers the list and reads what was restored; `None` if no snapshot has such a list, so this is a fresh start.
+    /// Registers the list and reads what was restored; `None` if no snapshot has such a list, so this is a
+    /// fresh start.
     pub fn open(
         context: &OpenContext,
         name: &'static str,

@@ -31,8 +31,8 @@ impl<T, F: FnMut(Batch<T>) -> Result<()> + 'static> PlainWriter<T> for F {
     }
 }
 
-/// A sink without transactions: **at-least-once**. After a failure the records since the last checkpoint are written again,
-/// so the target must bear duplicates (a log for people, a store that overwrites by key).
+/// A sink without transactions: **at-least-once**. After a failure the records since the last checkpoint are
+/// written again, so the target must bear duplicates (a log for people, a store that overwrites by key).
 ///
 /// ```
 /// use stillstream_runtime::{Batch, connect::Plain};

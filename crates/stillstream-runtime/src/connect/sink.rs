@@ -14,8 +14,8 @@ use crate::operator::OpenContext;
 use crate::operator::batch::Batch;
 use crate::waker::Waker;
 
-/// What a job without checkpoints calls its only transaction: above every checkpoint, so that what a crash leaves of it is
-/// never taken for part of one.
+/// What a job without checkpoints calls its only transaction: above every checkpoint, so that what a crash
+/// leaves of it is never taken for part of one.
 pub(crate) const NO_CHECKPOINT: CheckpointId = CheckpointId(u64::MAX);
 
 /// How a commit that fails is tried again before the job fails.
@@ -25,7 +25,7 @@ pub(crate) const NO_CHECKPOINT: CheckpointId = CheckpointId(u64::MAX);
 /// use stillstream_runtime::connect::CommitPolicy;
 /// let policy = CommitPolicy::default();
 /// let pauses: Duration = (1..=policy.retries).map(|tries| policy.pause(tries, 0)).sum();
-/// assert!(pauses > Duration::from_secs(40), "a target that is away for half a minute costs a delay and no more");
+/// assert!(pauses > Duration::from_secs(40), "half a minute away costs a delay and no more");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommitPolicy {
@@ -51,8 +51,8 @@ impl Default for CommitPolicy {
 }
 
 impl CommitPolicy {
-    /// The pause after so many tries have failed. `spread` may be any number that differs between those who should not come
-    /// back at the same moment.
+    /// The pause after so many tries have failed. `spread` may be any number that differs between those who
+    /// should not come back at the same moment.
     pub fn pause(&self, tries: u32, spread: u64) -> Duration {
         let doubled = 2u32.saturating_pow(tries.saturating_sub(1));
         let pause = self.first_pause.saturating_mul(doubled).min(self.longest_pause);
@@ -63,13 +63,13 @@ impl CommitPolicy {
 
 /// The description of a sink; one per program, used in every process. After Flink's Sink V2, in one operator.
 ///
-/// At barrier n the writer *prepares* what it has written since the last one: from then on it can be committed, also by
-/// another process, with nothing but the *committable*, which goes into checkpoint n. When n is complete the committable is
-/// committed; after a restore it is committed again, as nobody knows whether the first time succeeded. So
-/// [`commit`](Committer::commit) must take "already committed" for success.
+/// At barrier n the writer *prepares* what it has written since the last one: from then on it can be
+/// committed, also by another process, with nothing but the *committable*, which goes into checkpoint n. When
+/// n is complete the committable is committed; after a restore it is committed again, as nobody knows whether
+/// the first time succeeded. So [`commit`](Committer::commit) must take "already committed" for success.
 ///
-/// Writing is the worker's, and must not wait. Committing has a thread of its own, and may: a target that is away for a while
-/// costs a delay. Meanwhile checkpoints go on, and each holds what is not committed yet.
+/// Writing is the worker's, and must not wait. Committing has a thread of its own, and may: a target that is
+/// away for a while costs a delay. Meanwhile checkpoints go on, and each holds what is not committed yet.
 pub trait Sink<T: Data>: Send + Sync + 'static {
     /// What is needed to commit. `()` for a sink that has nothing to commit.
     type Committable: Data;
@@ -77,8 +77,8 @@ pub trait Sink<T: Data>: Send + Sync + 'static {
     /// Makes the writer of one subtask.
     fn writer(&self, context: &SinkContext) -> Result<Box<dyn SinkWriter<T, Self::Committable>>>;
 
-    /// Makes what commits for one subtask. A closure will do: `Ok(Box::new(|committable: &Id| ..))`. Called before
-    /// [`writer`](Self::writer).
+    /// Makes what commits for one subtask. A closure will do: `Ok(Box::new(|committable: &Id| ..))`. Called
+    /// before [`writer`](Self::writer).
     fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer<Self::Committable>>>;
 
     /// Checks before the job starts that the target is there and can be written.
@@ -94,9 +94,10 @@ pub type MakeDurable = Box<dyn FnMut() -> Result<()> + Send>;
 pub struct Prepared<C> {
     /// What is needed to commit it.
     pub committable: C,
-    /// What must still be done (flush, fsync, rename) before it may be called pre-committed. Runs on the snapshot pool,
-    /// before the checkpoint is acknowledged; its error declines the checkpoint and not the job. It then runs again for the
-    /// next checkpoint, which takes this transaction along: it must be repeatable.
+    /// What must still be done (flush, fsync, rename) before it may be called pre-committed. Runs on the
+    /// snapshot pool, before the checkpoint is acknowledged; its error declines the checkpoint and not the
+    /// job. It then runs again for the next checkpoint, which takes this transaction along: it must be
+    /// repeatable.
     pub make_durable: Option<MakeDurable>,
 }
 
@@ -118,12 +119,13 @@ impl<C: fmt::Debug> fmt::Debug for Prepared<C> {
 
 /// Commits for one subtask, in a thread of its own: a call may wait for its target.
 pub trait Committer<C>: Send + 'static {
-    /// Commits; a transaction that is committed already is a success. Transactions come in the order of their checkpoints,
-    /// and the next one only after this one has succeeded.
+    /// Commits; a transaction that is committed already is a success. Transactions come in the order of their
+    /// checkpoints, and the next one only after this one has succeeded.
     ///
     /// # Errors
-    /// An error is tried again after a pause that grows ([`CommitPolicy`]); then it fails the job, which commits again after
-    /// its restart. One that no new try can mend ([`Error::is_fatal`](stillstream_types::Error::is_fatal)) fails it at once.
+    /// An error is tried again after a pause that grows ([`CommitPolicy`]); then it fails the job, which
+    /// commits again after its restart. One that no new try can mend
+    /// ([`Error::is_fatal`](stillstream_types::Error::is_fatal)) fails it at once.
     fn commit(&mut self, committable: &C) -> Result<()>;
 }
 
@@ -135,8 +137,8 @@ impl<C, F: FnMut(&C) -> Result<()> + Send + 'static> Committer<C> for F {
 
 /// The writer of one subtask. All calls are made on a worker thread.
 ///
-/// Order: `recovered` once all restored committables are committed, then any mix of the others, `finished` last. Without checkpointing
-/// `prepare` is called once, at the end.
+/// Order: `recovered` once all restored committables are committed, then any mix of the others, `finished`
+/// last. Without checkpointing `prepare` is called once, at the end.
 pub trait SinkWriter<T, C>: 'static {
     /// Writes a batch. Must not wait: a writer whose client is busy says so in [`ready`](Self::ready).
     fn write(&mut self, batch: Batch<T>) -> Result<()>;
@@ -146,21 +148,21 @@ pub trait SinkWriter<T, C>: 'static {
         Ok(true)
     }
 
-    /// Pre-commit, the synchronous part: closes the current transaction; `None` if nothing was written since the last.
-    /// Later writes belong to the next checkpoint.
+    /// Pre-commit, the synchronous part: closes the current transaction; `None` if nothing was written since
+    /// the last. Later writes belong to the next checkpoint.
     fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Option<Prepared<C>>>;
 
-    /// All committables that were restored have been committed, by this subtask as far as they are its own, and no commit of
-    /// an earlier attempt in this process is under way: aborts what earlier attempts left behind. Other subtasks may not
-    /// have committed theirs yet, so what was prepared for checkpoint `restored` or an earlier one must stay; `None` on a
-    /// fresh start.
+    /// All committables that were restored have been committed, by this subtask as far as they are its own,
+    /// and no commit of an earlier attempt in this process is under way: aborts what earlier attempts left
+    /// behind. Other subtasks may not have committed theirs yet, so what was prepared for checkpoint
+    /// `restored` or an earlier one must stay; `None` on a fresh start.
     fn recovered(&mut self, restored: Option<CheckpointId>) -> Result<()> {
         let _ = restored;
         Ok(())
     }
 
-    /// The job has finished: everything is committed and that is recorded, so no commit will be asked for again. What was kept
-    /// to recognise one may go.
+    /// The job has finished: everything is committed and that is recorded, so no commit will be asked for
+    /// again. What was kept to recognise one may go.
     fn finished(&mut self) -> Result<()> {
         Ok(())
     }
@@ -213,8 +215,8 @@ impl SinkContext {
         }
     }
 
-    /// A context of generation 1 with checkpointing, a clock that stands still at 0 and a waker that wakes nobody: to try a
-    /// writer by hand.
+    /// A context of generation 1 with checkpointing, a clock that stands still at 0 and a waker that wakes
+    /// nobody: to try a writer by hand.
     pub fn for_test(name: &str, subtask: u32, parallelism: u32) -> Self {
         Self {
             name: name.into(),

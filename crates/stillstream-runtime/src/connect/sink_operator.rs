@@ -27,9 +27,9 @@ pub fn sink_body<T: Data, S: Sink<T>>(sink: Arc<S>, policy: CommitPolicy) -> Nod
 
 /// One subtask of a sink.
 ///
-/// Pending transactions are list state, so a restore deals all of them out whatever the parallelism. Each notice commits
-/// everything up to the announced checkpoint, as notices can be lost; each restore commits all that it finds, and the sink
-/// takes no records before that is done.
+/// Pending transactions are list state, so a restore deals all of them out whatever the parallelism. Each
+/// notice commits everything up to the announced checkpoint, as notices can be lost; each restore commits all
+/// that it finds, and the sink takes no records before that is done.
 ///
 /// Commits run in a thread of their own, which is started for the first of them.
 pub struct SinkOperator<T: Data, S: Sink<T>> {
@@ -57,8 +57,8 @@ struct Open<T: Data, S: Sink<T>> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// What was restored is being committed, or a commit of an earlier attempt is under way. `ending`: the input is through,
-    /// and all that is left is to commit.
+    /// What was restored is being committed, or a commit of an earlier attempt is under way. `ending`: the
+    /// input is through, and all that is left is to commit.
     Recovering {
         wait: usize,
         ending: bool,
@@ -82,7 +82,8 @@ impl<T: Data, S: Sink<T>> SinkOperator<T, S> {
         Self { sink, policy, gate: Arc::default(), open: None, items: PhantomData }
     }
 
-    /// Makes the subtasks of `sink` in this process, for one attempt after another. The policy is asked for when one is made.
+    /// Makes the subtasks of `sink` in this process, for one attempt after another. The policy is asked for
+    /// when one is made.
     pub fn factory(
         sink: Arc<S>,
         policy: impl Fn() -> CommitPolicy + Send + Sync + 'static,
@@ -125,7 +126,8 @@ impl<T: Data, S: Sink<T>> Open<T, S> {
         Ok(prepared.map(|prepared| self.transactions.add(id, prepared)).is_some())
     }
 
-    /// Takes note of what was committed, and goes on with what waited for it. Says whether records can be written.
+    /// Takes note of what was committed, and goes on with what waited for it. Says whether records can be
+    /// written.
     fn settle(&mut self) -> Result<bool> {
         let mut done = match &self.thread {
             Some(thread) => thread.take_done()?,

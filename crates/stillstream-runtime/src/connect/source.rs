@@ -12,11 +12,13 @@ use crate::operator::batch::{AnyBatch, Batch};
 use crate::operator::{OpenContext, SourceStatus};
 use crate::waker::Waker;
 
-/// The description of a replayable source; one per program, used in every process. After Flink's FLIP-27 sources.
+/// The description of a replayable source; one per program, used in every process. After Flink's FLIP-27
+/// sources.
 ///
-/// What it reads is cut into *splits* (a file, a range of a file, a partition). A split carries its own position: it says
-/// where to go on, also that nothing is left. Positions are in every checkpoint, so that after a failure or a restart with
-/// another parallelism each record is read again from exactly where the checkpoint left it.
+/// What it reads is cut into *splits* (a file, a range of a file, a partition). A split carries its own
+/// position: it says where to go on, also that nothing is left. Positions are in every checkpoint, so that
+/// after a failure or a restart with another parallelism each record is read again from exactly where the
+/// checkpoint left it.
 ///
 /// ```
 /// use stillstream_runtime::connect::{SourceContext, SplitReader, SplitSource};
@@ -61,8 +63,8 @@ pub trait SplitSource: Send + Sync + 'static {
     /// A part of the input, with the position from which to go on.
     type Split: Data;
 
-    /// All splits of a fresh start. Every subtask asks for itself and takes its share, so the result must be the same, in
-    /// the same order, in every process.
+    /// All splits of a fresh start. Every subtask asks for itself and takes its share, so the result must be
+    /// the same, in the same order, in every process.
     fn splits(&self) -> Result<Vec<Self::Split>>;
 
     /// Makes the reader of one subtask.
@@ -74,43 +76,46 @@ pub trait SplitSource: Send + Sync + 'static {
     }
 }
 
-/// Reads the splits of one subtask. All calls are made on a worker thread and must not block: a source that waits for its
-/// input reads by a [`BackgroundReader`](super::BackgroundReader).
+/// Reads the splits of one subtask. All calls are made on a worker thread and must not block: a source that
+/// waits for its input reads by a [`BackgroundReader`](super::BackgroundReader).
 pub trait SplitReader<T, S>: 'static {
-    /// Takes the subtask's splits, new or restored; called once, before anything else. A split that says that it is done
-    /// must be kept, for [`positions`](Self::positions), and not be read again.
+    /// Takes the subtask's splits, new or restored; called once, before anything else. A split that says that
+    /// it is done must be kept, for [`positions`](Self::positions), and not be read again.
     fn assign(&mut self, splits: Vec<S>) -> Result<()>;
 
     /// Appends up to about `max_records` records to `out`.
     fn poll(&mut self, max_records: usize, out: &mut Batch<T>) -> Result<SourceStatus>;
 
-    /// All splits that were assigned, each with its position as of what [`poll`](Self::poll) has returned so far; those that
-    /// are done too, or they would be read again after a restore.
+    /// All splits that were assigned, each with its position as of what [`poll`](Self::poll) has returned so
+    /// far; those that are done too, or they would be read again after a restore.
     fn positions(&self) -> Vec<S>;
 
-    /// How far the input was read, as a person finds it there ("line 12 of `in.csv`"): for the message about a record whose
-    /// processing fails. Only asked for then.
+    /// How far the input was read, as a person finds it there ("line 12 of `in.csv`"): for the message about
+    /// a record whose processing fails. Only asked for then.
     fn place(&self) -> Option<String> {
         None
     }
 
-    /// What there is to tell of the splits, asked after [`assign`](Self::assign) and after each [`poll`](Self::poll). A reader whose
-    /// splits are read side by side says here which one the records of that call came from, and each split has a watermark
-    /// of its own: a slow one holds event time back, and a fast one makes no record of a slow one late. `None`, the default:
-    /// all records of the subtask have one watermark together.
+    /// What there is to tell of the splits, asked after [`assign`](Self::assign) and after each
+    /// [`poll`](Self::poll). A reader whose splits are read side by side says here which one the records of
+    /// that call came from, and each split has a watermark of its own: a slow one holds event time back, and
+    /// a fast one makes no record of a slow one late. `None`, the default: all records of the subtask have
+    /// one watermark together.
     fn split_news(&mut self) -> Option<SplitNews> {
         None
     }
 
-    /// Leaves these splits out from now on, and reads all others: in watermark alignment they are further ahead than their group
-    /// allows. Called again whenever the list changes; an empty one lets all of them go on. A reader that tells of its splits
-    /// and does not do this waits only as a whole, once its slowest split is ahead.
+    /// Leaves these splits out from now on, and reads all others: in watermark alignment they are further
+    /// ahead than their group allows. Called again whenever the list changes; an empty one lets all of them
+    /// go on. A reader that tells of its splits and does not do this waits only as a whole, once its slowest
+    /// split is ahead.
     fn pause(&mut self, splits: &[usize]) -> Result<()> {
         let _ = splits;
         Ok(())
     }
 
-    /// Records for the source's side output 0 that came with the last [`poll`](Self::poll), such as malformed rows.
+    /// Records for the source's side output 0 that came with the last [`poll`](Self::poll), such as malformed
+    /// rows.
     fn side_output(&mut self) -> Option<AnyBatch> {
         None
     }

@@ -21,12 +21,13 @@ pub fn source_body<S: SplitSource>(source: Arc<S>) -> NodeBody {
 
 /// One subtask of a split source.
 ///
-/// Positions are union list state: on a restore each subtask sees all splits, takes its share, and from then on snapshots only
-/// these. So the state does not grow with restores, and no split is lost or read twice at any parallelism.
+/// Positions are union list state: on a restore each subtask sees all splits, takes its share, and from then
+/// on snapshots only these. So the state does not grow with restores, and no split is lost or read twice at
+/// any parallelism.
 ///
-/// At an unchanged parallelism a subtask's share is what it had before: what else it keeps about its splits, such as the
-/// watermark that it has reached, would be wrong for those of another subtask. Otherwise, and at a fresh start, splits are
-/// dealt out one by one.
+/// At an unchanged parallelism a subtask's share is what it had before: what else it keeps about its splits,
+/// such as the watermark that it has reached, would be wrong for those of another subtask. Otherwise, and at
+/// a fresh start, splits are dealt out one by one.
 pub struct SourceOperator<S: SplitSource> {
     source: Arc<S>,
     reader: Option<Box<dyn SplitReader<S::Item, S::Split>>>,

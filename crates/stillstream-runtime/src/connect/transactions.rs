@@ -8,10 +8,12 @@ use stillstream_types::{CheckpointId, Result};
 
 use super::sink::{MakeDurable, Prepared};
 
-/// What is left to do before a transaction counts as pre-committed; shared with the snapshots that wait for it.
+/// What is left to do before a transaction counts as pre-committed; shared with the snapshots that wait for
+/// it.
 ///
-/// Every snapshot that names the transaction does the rest of this work before it is acknowledged. So a transaction whose
-/// own checkpoint was aborted before that work ran is never committed by a later checkpoint without it.
+/// Every snapshot that names the transaction does the rest of this work before it is acknowledged. So a
+/// transaction whose own checkpoint was aborted before that work ran is never committed by a later checkpoint
+/// without it.
 #[derive(Clone)]
 pub(crate) struct Durability(Arc<Mutex<Option<MakeDurable>>>);
 
@@ -40,8 +42,8 @@ impl<C: Clone> Clone for Transaction<C> {
     }
 }
 
-/// All transactions that are prepared and whose commit is not confirmed, in the order in which they are committed. A
-/// snapshot holds them all: nobody knows whether a commit that is under way will succeed.
+/// All transactions that are prepared and whose commit is not confirmed, in the order in which they are
+/// committed. A snapshot holds them all: nobody knows whether a commit that is under way will succeed.
 pub(crate) struct Transactions<C> {
     pending: VecDeque<Transaction<C>>,
     /// How many of them, from the first one on, are being committed.

@@ -350,7 +350,9 @@ impl OpenContext {
     /// # #[derive(Debug)] struct NoStore;
     /// # use stillstream_types::{StreamHandle, streams::{SnapshotStore, SnapshotStream}};
     /// # impl SnapshotStore for NoStore {
-    /// #     fn create(&self, _: &str) -> std::io::Result<Box<dyn SnapshotStream>> { Err(std::io::Error::other("none")) }
+    /// #     fn create(&self, _: &str) -> std::io::Result<Box<dyn SnapshotStream>> {
+    /// #         Err(std::io::Error::other("none"))
+    /// #     }
     /// #     fn read(&self, _: &StreamHandle, _: u64, _: u64) -> std::io::Result<Vec<u8>> { Ok(Vec::new()) }
     /// #     fn read_all(&self, _: &StreamHandle) -> std::io::Result<Vec<u8>> { Ok(Vec::new()) }
     /// # }

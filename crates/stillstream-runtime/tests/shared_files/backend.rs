@@ -1,4 +1,5 @@
-//! A small incremental backend: it counts records in local files that are merged now and then, as an LSM tree's are.
+//! A small incremental backend: it counts records in local files that are merged now and then, as an LSM
+//! tree's are.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -32,7 +33,8 @@ pub struct Behaviour {
     pub counted: Arc<AtomicU64>,
 }
 
-/// How many numbers are emitted for each checkpoint: so the number of checkpoints does not depend on the machine.
+/// How many numbers are emitted for each checkpoint: so the number of checkpoints does not depend on the
+/// machine.
 const STEP: u64 = 200;
 
 /// Emits 10 numbers a millisecond, and no more than [`STEP`] before the next checkpoint is completed.

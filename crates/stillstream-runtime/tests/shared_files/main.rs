@@ -1,4 +1,5 @@
-//! Jobs whose checkpoints share files, on a real disk: what a checkpoint names is there, and what nobody names goes.
+//! Jobs whose checkpoints share files, on a real disk: what a checkpoint names is there, and what nobody
+//! names goes.
 
 mod backend;
 
@@ -239,7 +240,8 @@ fn death_at_any_point_leaves_no_checkpoint_without_its_files_and_the_next_start_
     }
 }
 
-/// The register never names what is gone, at whatever moment one looks: a person may copy the directory at any time.
+/// The register never names what is gone, at whatever moment one looks: a person may copy the directory at
+/// any time.
 #[test]
 fn while_a_job_runs_every_checkpoint_that_the_register_names_is_whole() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
