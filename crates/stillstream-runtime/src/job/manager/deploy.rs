@@ -76,7 +76,9 @@ impl Manager {
     }
 
     pub(super) fn deploy(&mut self, restored: Result<Option<RestoredState>>) {
-        if !matches!(self.state.phase, Phase::Preparing { .. }) {
+        // Without a time by which it has to be there nothing has been asked for in this phase: it is what an attempt wanted that
+        // has been given up since. Its tasks would run under a generation that the coordinator does not know.
+        if !matches!(self.state.phase, Phase::Preparing { until: Some(_) }) {
             return;
         }
         let restored = match restored {
