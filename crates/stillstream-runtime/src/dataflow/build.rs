@@ -30,7 +30,7 @@ pub(crate) struct SubtaskInfo {
 
 /// A subtask of either kind.
 enum AnyTask {
-    Source(SourceTask),
+    Source(Box<SourceTask>),
     Input(Box<InputTask>),
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn add_task<'s>(
     let pending = Outputs::new(task, id.index);
     let subtask = Subtask::new(attempt.clone(), id, mailbox, chain, pending, activator, active);
     let mut task = if task.is_source() {
-        AnyTask::Source(SourceTask { subtask })
+        AnyTask::Source(Box::new(SourceTask { subtask }))
     } else {
         let (inputs, channels) = InputChannels::of(task, outputs_of);
         AnyTask::Input(Box::new(InputTask::new(subtask, inputs, channels)))
