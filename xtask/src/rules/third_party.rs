@@ -183,7 +183,7 @@ none v1.0.0|
 
     #[test]
     fn several_versions_need_a_reason_and_a_reason_needs_several_versions() {
-        assert_eq!(versions(&parse(TREE), &[("syn", "because")]), [String::new(); 0]);
+        assert!(versions(&parse(TREE), &[("syn", "because")]).is_empty());
         assert_eq!(versions(&parse(TREE), &[]), ["syn is built in the versions 1.0.0 and 2.0.0"]);
         let found = versions(&parse(TREE), &[("syn", "because"), ("a", "because")]);
         assert_eq!(found, ["a is on the list of several versions, and has one"]);
