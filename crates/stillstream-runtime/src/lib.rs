@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`plan`] | what the user wrote, and the tasks and edges that it becomes |
 //! | [`operator`] | what an operator and a source are to the runtime |
+//! | [`backends`] | the state backends that a job can choose from |
 //! | [`batch`] | what travels on edges |
 //! | [`exchange`] | how records get from task to task |
 //! | [`event_time`] | watermarks and idleness, which travel between the records of a batch |
@@ -16,6 +17,7 @@
 //! | `panics` | panics of users' functions become errors |
 //! | `record_type` | which type of records an operator has taken, for messages |
 
+pub mod backends;
 pub mod batch;
 mod catch;
 mod chain;

@@ -18,12 +18,12 @@ use timely::dataflow::operators::generic::operator::source;
 use timely::scheduling::Activator;
 use timely::worker::Worker;
 
+use crate::backends::StateBackends;
 use crate::catch::{catch, panic_text};
 use crate::chain::Chain;
 use crate::clock::Clock;
 use crate::control::{AttemptSpec, Control, Report};
 use crate::flow::{Amount, Board, FlowLimits, Owed};
-use crate::job::RocksDbSettings;
 use crate::metrics::{Counters, WorkerMetrics};
 use crate::operator::{OpenContext, PendingTimers};
 use crate::plan::{NodeBody, Physical, Task};
@@ -44,9 +44,7 @@ pub(crate) struct WorkerSettings {
     pub job: JobId,
     pub file_access: FileAccess,
     pub checkpointing: bool,
-    pub asynchronous_snapshots: bool,
-    pub incremental_checkpoints: bool,
-    pub rocksdb: Option<RocksDbSettings>,
+    pub backend: StateBackends,
     pub flow: FlowLimits,
     pub turn: TurnLimits,
     pub pending_timers: PendingTimers,
@@ -126,9 +124,7 @@ fn open_chain(
             restored: restored(&operator.id),
             restored_checkpoint: spec.restored.as_ref().map(|restored| restored.checkpoint),
             store: store.clone(),
-            asynchronous_snapshots: context.settings.asynchronous_snapshots,
-            incremental_checkpoints: context.settings.incremental_checkpoints,
-            rocksdb: context.settings.rocksdb.clone(),
+            backend: context.settings.backend.clone(),
             checkpointing: context.settings.checkpointing,
             job: context.settings.job,
             file_access: context.settings.file_access,
