@@ -63,6 +63,11 @@ impl<K: TableKey, V: TableValue> FrozenNumbers<K, V> {
         self.0.len()
     }
 
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether it has no page.
     pub fn is_blank(&self) -> bool {
         self.0.is_blank()
