@@ -20,6 +20,7 @@ usage: cargo xtask <command>
   rules        what verify checks without building anything: dependencies, licences, circles, floors, links, spelling,
                comments
   fix          format the sources, wrap wide comments, and apply what clippy can fix by itself
+  package      make the packages that crates.io would get, without building them again
   docs-config  make docs/configuration.md from the table of configuration keys
   bench [NAME ..] [--json FILE] [--rounds N] [--measure-ms N] [--backend heap|rocksdb] [--memory-mb N]
         [--dir FOLDER]
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         ["verify"] => verify::verify(),
         ["rules"] => verify::rules(),
         ["fix"] => verify::fix(),
+        ["package"] => verify::package(),
         ["docs-config"] => docs::config(),
         ["bench", rest @ ..] => bench::run(rest),
         ["instructions"] => holds(instructions::run(false)),

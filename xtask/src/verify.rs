@@ -59,7 +59,6 @@ pub(crate) fn verify() -> bool {
         command.env("RUSTDOCFLAGS", "-D warnings");
         outcome(watched(command))
     });
-    step("packaging", &package);
     print(&steps);
     let failed: Vec<(&str, Vec<Failure>)> = steps
         .into_iter()
@@ -96,19 +95,6 @@ pub(crate) fn fix() -> bool {
     let clippy =
         ["clippy", "--fix", "--workspace", "--all-targets", "--allow-dirty", "--allow-staged", "--locked"];
     succeeds(cargo(&clippy)) & succeeds(cargo(&["fmt", "--all"]))
-}
-
-/// Makes the packages that crates.io would get, in the target folder. They are not built again from there.
-fn package() -> Outcome {
-    let names = match rules::published(&root()) {
-        Ok(names) => names,
-        Err(error) => return checked(Err(error)),
-    };
-    let mut command = cargo(&["package", "--no-verify", "--allow-dirty", "--quiet"]);
-    for name in &names {
-        command.args(["--package", name]);
-    }
-    outcome(watched(command))
 }
 
 fn passed(args: &[&str]) -> Outcome {

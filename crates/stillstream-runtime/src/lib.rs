@@ -14,9 +14,11 @@
 //! | [`plan`] | what the user wrote, and the tasks and edges that it becomes |
 //! | `operator` | what an operator is to the runtime: batches, event time between their records, a snapshot at each barrier |
 //! | `flow` | what workers tell one another: credits, and how far groups of sources are |
+//! | [`backends`] | the state backends that a job can choose from |
 //! | [`metrics`], [`waker`], `panics` | figures, waking an operator from another thread, panics of users' functions as errors |
 //! | [`clock`], `catch` | processing time, panics of the runtime's own threads |
 
+pub mod backends;
 mod catch;
 mod checkpoint;
 pub mod clock;

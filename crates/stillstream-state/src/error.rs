@@ -204,7 +204,7 @@ pub enum StateError {
 impl StateError {
     /// A failed read of a snapshot. A stream that is missing, too short, or
     /// whose checksum the store found wrong, stays so: trying again cannot help.
-    pub(crate) fn reading(path: &str, source: std::io::Error) -> Self {
+    pub fn reading(path: &str, source: std::io::Error) -> Self {
         match source.kind() {
             std::io::ErrorKind::InvalidData
             | std::io::ErrorKind::UnexpectedEof

@@ -4,10 +4,7 @@
 //! |---|---|
 //! | [`data`] | [`Data`]: binary form, schema and hash of users' types; the crate `stillstream-data` |
 //! | [`kinds`] | [`ValueState`] and the other handles that users hold |
-//! | [`backend`] | [`KeyedStateBackend`]: where the keyed state of a subtask lives |
-//! | [`typed`] | [`KeyedValue`], [`NamespacedValue`] and [`Timers`]: handles that know the key's type |
-//! | [`heap`] | the backend in memory |
-//! | `rocksdb` | the backend on the local disk, with the cargo feature `rocksdb` |
+//! | [`backend`] | [`KeyedBackend`]: what a keyed backend is. There are two: `stillstream-heap` and `stillstream-rocksdb` |
 //! | [`table`] | the hash table with page-wise copy-on-write under the heap backend; the crate `stillstream-table` |
 //! | [`ttl`] | state with a time to live |
 //! | [`operator`] | [`OperatorStateBackend`]: state that belongs to a subtask, not to a key |
@@ -19,19 +16,12 @@ pub mod backend;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
-pub mod heap;
 pub mod kinds;
 mod memory_store;
 mod meta;
 pub mod operator;
-#[cfg(feature = "rocksdb")]
-pub mod rocksdb;
-mod rocksdb_options;
 pub mod snapshot;
 pub mod ttl;
-pub mod typed;
-#[cfg(any(test, feature = "rocksdb"))]
-mod write_back;
 
 pub use stillstream_data as data;
 pub use stillstream_table as table;
@@ -39,21 +29,22 @@ pub use stillstream_table as table;
 #[doc(hidden)]
 pub use stillstream_data::__private;
 
-pub use backend::{BackendOptions, KeyedStateBackend, StateSize};
+pub use backend::{
+    BackendFactory, BackendOptions, Either, KeyedBackend, KeyedValues, Namespace, NamespaceWalk,
+    NamespacedValues, StateSize, TimerService,
+};
 pub use error::StateError;
-pub use heap::{HeapKeyedStateBackend, TimeDomain, Timer};
 pub use kinds::{
-    Aggregate, AggregatingState, CurrentKey, Keyed, ListState, MapState, ReducingState, StateKind, ValueState,
+    Aggregate, AggregatingState, CurrentKey, Keyed, ListState, MapState, ReducingState, StateKind,
+    TimeDomain, Timer, ValueState,
 };
 pub use memory_store::MemorySnapshotStore;
 pub use meta::StateMeta;
 pub use operator::{
     BroadcastState, FrozenOperatorState, OperatorListState, OperatorStateBackend, RestoredOperatorState,
 };
-pub use rocksdb_options::{Compression, LocalRecovery, MemoryBudget, RocksDbOptions};
 pub use snapshot::{FrozenKeyedState, RestoredKeyedState};
 #[cfg(feature = "serde-adapter")]
 pub use stillstream_data::Serde;
 pub use stillstream_data::{Compatibility, Data, DecodeError, Field, Key, KeyHasher, Schema};
 pub use ttl::{ExpiredEntries, StateClock, StateTtlConfig, TtlUpdateType, TtlVisibility, WithTtl};
-pub use typed::{KeyedValue, NamespaceWalk, NamespacedValue, Timers};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::data::{Compatibility, Data, DecodeError, Schema};
-use crate::{StateError, StateKind};
+use crate::{StateError, StateKind, TimeDomain};
 
 /// Name, kind and types of one keyed state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +32,16 @@ impl fmt::Display for StateMeta {
 }
 
 impl StateMeta {
+    /// A state of such values in such namespaces.
+    pub fn of<N: Data, V: Data>(name: &str, kind: StateKind) -> Self {
+        Self { name: name.into(), kind, namespace: N::schema(), value: V::schema() }
+    }
+
+    /// The timers of a service.
+    pub fn of_timers<N: Data>(service: &str, domain: TimeDomain) -> Self {
+        Self::of::<N, ()>(&domain.state_name(service), domain.kind())
+    }
+
     /// Whether stored values can be read as this state's: as they are, with their own schema, or not at all.
     pub fn compatible_with(&self, stored: &StateMeta) -> Compatibility {
         if self.kind != stored.kind {
@@ -57,12 +67,12 @@ impl StateMeta {
     }
 
     /// Whether it is the state of a timer service: its entries hold time, key and namespace.
-    pub(crate) fn is_timers(&self) -> bool {
+    pub fn is_timers(&self) -> bool {
         matches!(self.kind, StateKind::EventTimers | StateKind::ProcessingTimers)
     }
 
     /// The namespace at the front of a chunk; nothing for a state without namespaces.
-    pub(crate) fn namespace_of<'a>(&self, payload: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    pub fn namespace_of<'a>(&self, payload: &'a [u8]) -> Result<&'a [u8], DecodeError> {
         let mut rest = payload;
         if !self.is_timers() {
             self.namespace.skip(&mut rest)?;

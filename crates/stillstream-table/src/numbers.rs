@@ -63,9 +63,9 @@ impl<K: TableKey, V: TableValue> FrozenNumbers<K, V> {
         self.0.len()
     }
 
-    /// Whether no entry is inside.
+    /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.0.is_empty()
     }
 
     /// Whether it has no page.

@@ -56,6 +56,7 @@ mod restart;
 mod settings;
 mod side_output;
 mod sinks;
+pub mod state;
 pub mod testing;
 pub mod watermark;
 pub mod window;
@@ -82,7 +83,6 @@ pub use stillstream_runtime::job::{
     ChannelEventTime, CheckpointTotals, JobClient, JobMetrics, JobResult, TaskEventTime,
 };
 pub use stillstream_runtime::{Batch, SourceStatus};
-pub use stillstream_state as state;
 pub use stillstream_types::config;
 pub use stillstream_types::{CheckpointId, Error, ErrorKind, Result, ResultExt};
 pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};

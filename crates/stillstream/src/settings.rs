@@ -5,7 +5,6 @@ use std::time::Duration;
 use stillstream_jobmaster::{CheckpointConfig, CheckpointingMode, RestartStrategyConfig, Retention};
 use stillstream_runtime::connect::CommitPolicy;
 use stillstream_runtime::job::{JobSettings, StateBackend};
-use stillstream_state::{RocksDbOptions, StateError};
 use stillstream_types::config::{self, CheckpointStorageType, Configuration, StateBackendType, options as o};
 use stillstream_types::{Error, ErrorKind, Result};
 
@@ -104,11 +103,18 @@ fn checkpoint(config: &Configuration) -> CheckpointConfig {
     }
 }
 
+#[cfg(feature = "rocksdb")]
+fn rocksdb_options(config: &Configuration) -> Result<stillstream_runtime::backends::RocksDbOptions> {
+    let slots = natural(config.get(o::PARALLELISM)).div_ceil(natural(config.get(o::PROCESSES)).max(1));
+    stillstream_runtime::backends::RocksDbOptions::from_config(config, slots)
+        .map_err(stillstream_state::StateError::into_error)
+}
+
 fn backend(config: &Configuration, memory: &MemoryStateBackend) -> Result<StateBackend> {
     let (dir, asynchronous) = (config.get(o::CHECKPOINTS_DIR), memory.asynchronous);
     if config.get(o::STATE_BACKEND) == StateBackendType::RocksDb {
-        let slots = natural(config.get(o::PARALLELISM)).div_ceil(natural(config.get(o::PROCESSES)).max(1));
-        let options = RocksDbOptions::from_config(config, slots).map_err(StateError::into_error)?;
+        #[cfg(feature = "rocksdb")]
+        let options = rocksdb_options(config)?;
         let Some(checkpoint_uri) = dir.or_else(|| {
             // a job that never takes a checkpoint needs no folder for them
             config.get(o::CHECKPOINTING_INTERVAL).is_none().then(String::new)
@@ -121,6 +127,7 @@ fn backend(config: &Configuration, memory: &MemoryStateBackend) -> Result<StateB
         return Ok(StateBackend::RocksDb {
             checkpoint_uri,
             incremental: config.get(o::INCREMENTAL_CHECKPOINTS),
+            #[cfg(feature = "rocksdb")]
             options: Box::new(options),
         });
     }

@@ -1,5 +1,4 @@
-//! What crates.io wants of a package: that `cargo package` makes each one that is published is checked by
-//! `verify` as well.
+//! What crates.io wants of a package: `cargo xtask package` makes each one that is published.
 
 use std::path::Path;
 

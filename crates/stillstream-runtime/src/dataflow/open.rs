@@ -7,6 +7,7 @@ use stillstream_types::crash::crash_point;
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{Error, JobId, OperatorId, Result};
 
+use crate::backends::StateBackends;
 use crate::catch::catch;
 use crate::checkpoint::snapshot_pool::{SnapshotPool, SnapshotStores};
 use crate::clock::Clock;
@@ -16,7 +17,6 @@ use crate::dataflow::build::SubtaskInfo;
 use crate::dataflow::chain::Chain;
 use crate::dataflow::turn::TurnLimits;
 use crate::flow::credits::FlowLimits;
-use crate::job::RocksDbSettings;
 use crate::metrics::{Counters, WorkerMetrics};
 use crate::operator::{OpenContext, PendingTimers};
 use crate::plan::{NodeBody, PhysicalPlan, Task};
@@ -28,9 +28,7 @@ pub(crate) struct WorkerSettings {
     pub job: JobId,
     pub file_access: FileAccess,
     pub checkpointing: bool,
-    pub asynchronous_snapshots: bool,
-    pub incremental_checkpoints: bool,
-    pub rocksdb: Option<RocksDbSettings>,
+    pub backend: StateBackends,
     pub flow: FlowLimits,
     pub turn: TurnLimits,
     pub pending_timers: PendingTimers,
@@ -78,9 +76,7 @@ pub(crate) fn open_chain(
             restored: restored(&operator.id),
             restored_checkpoint: spec.restored.as_ref().map(|restored| restored.checkpoint),
             store: store.clone(),
-            asynchronous_snapshots: context.settings.asynchronous_snapshots,
-            incremental_checkpoints: context.settings.incremental_checkpoints,
-            rocksdb: context.settings.rocksdb.clone(),
+            backend: context.settings.backend.clone(),
             checkpointing: context.settings.checkpointing,
             job: context.settings.job,
             file_access: context.settings.file_access,

@@ -45,9 +45,7 @@ use stillstream_types::{
 pub use client::{CheckpointTotals, JobClient, JobMetrics, JobResult};
 pub(crate) use event_times::EventTimes;
 pub use event_times::{ChannelEventTime, TaskEventTime};
-pub use settings::{
-    DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, RocksDbSettings, StateBackend,
-};
+pub use settings::{DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, StateBackend};
 
 use crate::catch::catch_on_thread;
 use crate::checkpoint::snapshot_pool::{SnapshotPool, SnapshotStores};
@@ -154,11 +152,9 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         job: JobId::from_name(&settings.name),
         file_access: settings.file_access,
         checkpointing: settings.checkpoint.interval.is_some(),
-        asynchronous_snapshots: settings.backend.asynchronous(),
-        // the memory of the JobManager keeps no files that a later checkpoint could name
-        incremental_checkpoints: settings.incremental_checkpoints
-            && !matches!(settings.backend, StateBackend::Memory { .. }),
-        rocksdb: settings.backend.rocksdb(&JobId::from_name(&settings.name).to_string()),
+        backend: settings
+            .backend
+            .factory(&JobId::from_name(&settings.name).to_string(), settings.incremental_checkpoints),
         flow: FlowLimits::new(settings.records_in_flight, settings.bytes_in_flight),
         turn: TurnLimits::new(settings.budget, settings.buffer_timeout),
     }

@@ -1,14 +1,16 @@
 //! What a job is told when it is submitted.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
+use stillstream_heap::HeapBackendFactory;
 use stillstream_jobmaster::{CheckpointConfig, RestartStrategyConfig};
-use stillstream_state::RocksDbOptions;
 pub use stillstream_types::config::ProgressMode;
 use stillstream_types::file_access::FileAccess;
 
+#[cfg(feature = "rocksdb")]
+use crate::backends::{RocksDbOptions, rocksdb};
+use crate::backends::{StateBackends, heap};
 use crate::operator::{DEFAULT_AUTO_WATERMARK_INTERVAL, PendingTimers};
 
 /// Where state lives while the job runs, and where its snapshots go.
@@ -36,7 +38,8 @@ pub enum StateBackend {
         checkpoint_uri: String,
         /// Whether a checkpoint uploads only what the last completed one does not hold.
         incremental: bool,
-        /// RocksDB's own settings.
+        /// RocksDB's own settings. Without the cargo feature `rocksdb` the job is refused.
+        #[cfg(feature = "rocksdb")]
         options: Box<RocksDbOptions>,
     },
 }
@@ -53,22 +56,39 @@ impl Default for StateBackend {
 }
 
 impl StateBackend {
-    pub(crate) fn asynchronous(&self) -> bool {
+    /// What makes the backends of this job. `incremental`: checkpoints leave out what did not change, where that is possible.
+    pub(crate) fn factory(&self, job: &str, incremental: bool) -> StateBackends {
+        // only RocksDB has folders of its own
+        let _ = job;
         match self {
-            Self::Memory { asynchronous, .. } | Self::Fs { asynchronous, .. } => *asynchronous,
-            Self::RocksDb { .. } => true,
+            // the memory of the JobManager keeps no files that a later checkpoint could name
+            Self::Memory { asynchronous, .. } => {
+                heap(HeapBackendFactory { asynchronous: *asynchronous, incremental: false })
+            }
+            Self::Fs { asynchronous, .. } => {
+                heap(HeapBackendFactory { asynchronous: *asynchronous, incremental })
+            }
+            #[cfg(feature = "rocksdb")]
+            Self::RocksDb { incremental, options, .. } => {
+                rocksdb(*incremental, options.for_subtask(0, &[job]))
+            }
+            #[cfg(not(feature = "rocksdb"))]
+            Self::RocksDb { .. } => heap(HeapBackendFactory::default()),
         }
-    }
-
-    /// RocksDB's settings, where that is the backend, for this job.
-    pub(crate) fn rocksdb(&self, job: &str) -> Option<RocksDbSettings> {
-        let Self::RocksDb { incremental, options, .. } = self else { return None };
-        Some(RocksDbSettings { incremental: *incremental, options: options.for_subtask(0, &[job]).into() })
     }
 
     /// The folder with copies of this job's checkpoints on the local disk, where such are kept.
     pub(crate) fn local_copies(&self, job: &str) -> Option<PathBuf> {
-        self.rocksdb(job)?.options.local_recovery.as_ref().map(|local| local.dir.clone())
+        match self {
+            #[cfg(feature = "rocksdb")]
+            Self::RocksDb { options, .. } => {
+                options.for_subtask(0, &[job]).local_recovery.map(|local| local.dir)
+            }
+            _ => {
+                let _ = job;
+                None
+            }
+        }
     }
 
     pub(crate) fn checkpoint_uri(&self) -> Option<&str> {
@@ -77,15 +97,6 @@ impl StateBackend {
             Self::Fs { checkpoint_uri, .. } | Self::RocksDb { checkpoint_uri, .. } => Some(checkpoint_uri),
         }
     }
-}
-
-/// How a subtask makes its RocksDB backend.
-#[derive(Clone, Debug)]
-pub struct RocksDbSettings {
-    /// Whether a checkpoint uploads only what the last completed one does not hold.
-    pub incremental: bool,
-    /// RocksDB's own settings; local copies lie below the job's folder.
-    pub options: Arc<RocksDbOptions>,
 }
 
 /// Settings of one job. Defaults are Flink's.

@@ -28,9 +28,9 @@ use stillstream_types::{
     Timestamp, streams::SnapshotStore,
 };
 
+use crate::backends::StateBackends;
 use crate::clock::Clock;
 use crate::flow::watermark_groups::WatermarkGroups;
-use crate::job::RocksDbSettings;
 use crate::operator::batch::AnyBatch;
 use crate::waker::Waker;
 
@@ -306,14 +306,8 @@ pub struct OpenContext {
     pub restored_checkpoint: Option<CheckpointId>,
     /// Reads the restored state.
     pub store: Arc<dyn SnapshotStore>,
-    /// Whether heap state is copied on write while a snapshot is written (`false`: serialized in the
-    /// synchronous part).
-    pub asynchronous_snapshots: bool,
-    /// Whether checkpoints of keyed state leave out what did not change, where backend and storage can do
-    /// that.
-    pub incremental_checkpoints: bool,
-    /// Keyed state lies in RocksDB, made like this; `None`: in memory.
-    pub rocksdb: Option<RocksDbSettings>,
+    /// Makes the backend of keyed state.
+    pub backend: StateBackends,
     /// Whether the job takes checkpoints; without them a sink commits when it finishes.
     pub checkpointing: bool,
     /// The job: two jobs that write to one place are told apart by it.
@@ -377,9 +371,7 @@ impl OpenContext {
             restored: None,
             restored_checkpoint: None,
             store,
-            asynchronous_snapshots: true,
-            incremental_checkpoints: false,
-            rocksdb: None,
+            backend: crate::backends::heap(Default::default()),
             checkpointing: true,
             job: JobId::from_name("by hand"),
             file_access: FileAccess::default(),

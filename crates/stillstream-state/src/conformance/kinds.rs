@@ -1,8 +1,8 @@
 //! The kinds, without snapshots.
 
-use super::{BackendFactory, at, groups, must, refused, whole};
+use super::{at, groups, must, refused, whole};
 use crate::table::KeysIn;
-use crate::{Aggregate, Key, StateError};
+use crate::{Aggregate, BackendFactory, Key, KeyedBackend, KeyedValues, StateError};
 
 /// Value state.
 pub fn values_are_kept_by_key(factory: &impl BackendFactory) {

@@ -1,13 +1,7 @@
 //! What every keyed backend must do, as tests that each backend runs.
 //!
 //! ```text
-//! struct Heap;
-//! impl stillstream_state::conformance::BackendFactory for Heap {
-//!     fn create<K: Key>(&self, options: BackendOptions) -> KeyedStateBackend<K> {
-//!         KeyedStateBackend::heap(options)
-//!     }
-//! }
-//! stillstream_state::keyed_backend_conformance!(heap, Heap);
+//! stillstream_state::keyed_backend_conformance!(heap, HeapBackendFactory::default());
 //! ```
 
 mod kinds;
@@ -24,13 +18,7 @@ pub use ttl::*;
 
 use stillstream_types::{KeyGroupRange, KeyGroups, KeyedStateHandle};
 
-use crate::{BackendOptions, CurrentKey, Key, KeyedStateBackend, MemorySnapshotStore, StateError};
-
-/// Makes the backend under test.
-pub trait BackendFactory {
-    /// An empty backend; the factory may change what the test does not look at (`asynchronous`).
-    fn create<K: Key>(&self, options: BackendOptions) -> KeyedStateBackend<K>;
-}
+use crate::{BackendFactory, CurrentKey, Key, KeyedBackend, MemorySnapshotStore, StateError};
 
 /// One `#[test]` for each function of the suite, in a module of the given name.
 #[macro_export]
@@ -91,12 +79,20 @@ pub(crate) fn groups() -> KeyGroups {
     KeyGroups::new(GROUPS)
 }
 
-pub(crate) fn whole<K: Key>(factory: &impl BackendFactory) -> KeyedStateBackend<K> {
+pub(crate) fn whole<K: Key>(factory: &impl BackendFactory) -> impl KeyedBackend<Key = K> {
     part(factory, groups().all())
 }
 
-pub(crate) fn part<K: Key>(factory: &impl BackendFactory, range: KeyGroupRange) -> KeyedStateBackend<K> {
-    factory.create(BackendOptions::new(groups(), range))
+pub(crate) fn part<K: Key>(
+    factory: &impl BackendFactory,
+    range: KeyGroupRange,
+) -> impl KeyedBackend<Key = K> {
+    made(factory.create(groups(), range))
+}
+
+/// The backend, which every machine that runs tests can make.
+pub(crate) fn made<B>(backend: Result<B, StateError>) -> B {
+    backend.unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(crate) fn at<K: Key>(key: &K) -> CurrentKey<'_> {
@@ -105,7 +101,7 @@ pub(crate) fn at<K: Key>(key: &K) -> CurrentKey<'_> {
 
 pub(crate) const STORE: MemorySnapshotStore = MemorySnapshotStore::unlimited();
 
-pub(crate) fn save<K: Key>(backend: &mut KeyedStateBackend<K>) -> Result<Vec<KeyedStateHandle>, StateError> {
+pub(crate) fn save(backend: &mut impl KeyedBackend) -> Result<Vec<KeyedStateHandle>, StateError> {
     backend.freeze()?.write(&STORE, "state")
 }
 

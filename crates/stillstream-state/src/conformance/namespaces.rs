@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use stillstream_types::{KeyGroups, Timestamp};
 
-use super::{BackendFactory, STORE, groups, must, part, save, whole};
+use super::{STORE, groups, must, part, save, whole};
 use crate::table::KeysIn;
-use crate::{Key, TimeDomain};
+use crate::{BackendFactory, Key, KeyedBackend, NamespaceWalk, NamespacedValues, TimeDomain, TimerService};
 
 /// Windows rely on it.
 pub fn namespaces_are_kept_apart_and_ordered(factory: &impl BackendFactory) {

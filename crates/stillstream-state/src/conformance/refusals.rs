@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use stillstream_types::{ErrorKind, KeyGroup, KeyGroupRange, KeyGroups, KeyedStateHandle, StreamHandle};
 
-use super::{BackendFactory, STORE, at, must, part, refused, save, whole};
-use crate::{BackendOptions, KeyedStateBackend, MemorySnapshotStore, StateError};
+use super::{STORE, at, groups, made, must, part, refused, save, whole};
+use crate::{BackendFactory, KeyedBackend, KeyedValues, MemorySnapshotStore, NamespacedValues, StateError};
 
 /// The versions of one user type: each module is another release of the same program.
 mod versions {
@@ -48,11 +48,11 @@ fn accounts(factory: &impl BackendFactory) -> Result<Vec<KeyedStateHandle>, Stat
     save(&mut backend)
 }
 
-fn restored(
-    factory: &impl BackendFactory,
+fn restored<F: BackendFactory>(
+    factory: &F,
     handles: &[KeyedStateHandle],
-) -> Result<KeyedStateBackend<u64>, StateError> {
-    let mut backend = whole::<u64>(factory);
+) -> Result<F::Backend<u64>, StateError> {
+    let mut backend = factory.create::<u64>(groups(), groups().all())?;
     backend.restore(handles, &STORE)?;
     Ok(backend)
 }
@@ -124,7 +124,7 @@ pub fn another_key_type_or_max_parallelism_is_refused(factory: &impl BackendFact
             "{error}"
         );
         let other = KeyGroups::new(64);
-        let mut backend = factory.create::<u64>(BackendOptions::new(other, other.all()));
+        let mut backend = made(factory.create::<u64>(other, other.all()));
         let error = refused(backend.restore(&handles, &STORE)).to_string();
         assert!(error.contains("128") && error.contains("64"), "{error}");
         Ok(())

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::kinds::Mean;
-use super::{BackendFactory, GROUPS, STORE, at, groups, must, part, save, whole};
-use crate::{Key, KeyedStateBackend, TimeDomain};
+use super::{GROUPS, STORE, at, groups, must, part, save, whole};
+use crate::{BackendFactory, Key, KeyedBackend, KeyedValues, NamespacedValues, TimeDomain, TimerService};
 use stillstream_types::Timestamp;
 
 /// Writes go on while the snapshot is written.
@@ -59,7 +59,7 @@ pub fn a_snapshot_holds_what_was_there_at_the_freeze(factory: &impl BackendFacto
 
 /// All in one snapshot.
 pub fn every_kind_survives_a_restore(factory: &impl BackendFactory) {
-    fn use_all(backend: &mut KeyedStateBackend<String>, fill: bool) -> Result<(), crate::StateError> {
+    fn use_all(backend: &mut impl KeyedBackend<Key = String>, fill: bool) -> Result<(), crate::StateError> {
         let value = backend.value::<Option<f64>>("value")?;
         let list = backend.list::<(bool, char)>("list")?;
         let map = backend.map::<u16, String>("map")?;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use stillstream_types::KeyedStateHandle;
 
 use super::kinds::Mean;
-use super::{BackendFactory, STORE, at, must, refused, save, whole};
+use super::{STORE, at, groups, made, must, refused, save};
 use crate::{
-    KeyedStateBackend, StateClock, StateError, StateTtlConfig, TtlUpdateType::OnReadAndWrite,
+    BackendFactory, KeyedBackend, StateClock, StateError, StateTtlConfig, TtlUpdateType::OnReadAndWrite,
     TtlVisibility::ReturnExpiredIfNotCleanedUp,
 };
 
@@ -28,18 +28,19 @@ impl TestClock {
     }
 }
 
-fn timed(factory: &impl BackendFactory) -> (KeyedStateBackend<u64>, TestClock) {
-    let (mut backend, clock) = (whole::<u64>(factory), TestClock::default());
+fn timed<F: BackendFactory>(factory: &F) -> (F::Backend<u64>, TestClock) {
+    let mut backend = made(factory.create::<u64>(groups(), groups().all()));
+    let clock = TestClock::default();
     backend.set_clock(clock.state_clock());
     (backend, clock)
 }
 
 /// At time `now`, holding what `handles` hold.
-fn restored(
-    factory: &impl BackendFactory,
+fn restored<F: BackendFactory>(
+    factory: &F,
     handles: &[KeyedStateHandle],
     now: i64,
-) -> Result<(KeyedStateBackend<u64>, TestClock), StateError> {
+) -> Result<(F::Backend<u64>, TestClock), StateError> {
     let (mut backend, clock) = timed(factory);
     clock.set(now);
     backend.restore(handles, &STORE)?;
@@ -50,7 +51,7 @@ fn ttl(ms: u64) -> StateTtlConfig {
     StateTtlConfig::new(Duration::from_millis(ms))
 }
 
-fn on_access(backend: &KeyedStateBackend<u64>, name: &str) -> u64 {
+fn on_access(backend: &impl KeyedBackend, name: &str) -> u64 {
     backend.expired_entries().find(|(state, _)| *state == name).map_or(0, |(_, expired)| expired.on_access)
 }
 
@@ -202,7 +203,7 @@ pub fn folds_start_anew_when_nothing_was_added_for_the_time_to_live(factory: &im
 }
 
 fn fill_in_two_steps(
-    backend: &mut KeyedStateBackend<u64>,
+    backend: &mut impl KeyedBackend<Key = u64>,
     clock: &TestClock,
     config: &StateTtlConfig,
 ) -> Result<(), StateError> {
@@ -227,7 +228,7 @@ fn fill_in_two_steps(
 
 /// What `fill_in_two_steps` wrote: both steps, or the second one only.
 fn check_steps(
-    backend: &mut KeyedStateBackend<u64>,
+    backend: &mut impl KeyedBackend<Key = u64>,
     config: &StateTtlConfig,
     first: bool,
 ) -> Result<(), StateError> {
@@ -293,42 +294,39 @@ pub fn the_time_of_the_last_touch_survives_restores_and_a_new_time_to_live_appli
 
 /// The states of a program without and with it, under the same names.
 pub fn a_time_to_live_can_be_switched_on_and_off_between_runs(factory: &impl BackendFactory) {
+    fn bare(backend: &mut impl KeyedBackend<Key = u64>, fill: bool) -> Result<(), StateError> {
+        let (value, list, map) =
+            (backend.value::<String>("v")?, backend.list::<u64>("l")?, backend.map::<u8, String>("m")?);
+        let sum = backend.reducing::<u64>("sum", |a, b| *a += b)?;
+        for key in 0..100u64 {
+            let mine = at(&key);
+            if fill {
+                value.set(&mine, format!("{key}"))?;
+                list.add_all(&mine, [key, 9])?;
+                map.put(&mine, 3, "x".into())?;
+                sum.add(&mine, key)?;
+            }
+            assert_eq!((value.get(&mine)?, sum.get(&mine)?), (Some(format!("{key}")), Some(key)));
+            assert_eq!((list.get(&mine)?, map.get(&mine, &3)?), (vec![key, 9], Some("x".into())));
+        }
+        Ok(())
+    }
+    fn expiring(backend: &mut impl KeyedBackend<Key = u64>, there: bool) -> Result<(), StateError> {
+        let config = ttl(100);
+        let mut with_ttl = backend.with_ttl(&config);
+        let (value, list, map) =
+            (with_ttl.value::<String>("v")?, with_ttl.list::<u64>("l")?, with_ttl.map::<u8, String>("m")?);
+        let sum = with_ttl.reducing::<u64>("sum", |a, b| *a += b)?;
+        for key in 0..100u64 {
+            let mine = at(&key);
+            assert_eq!(value.get(&mine)?, there.then(|| format!("{key}")));
+            assert_eq!(sum.get(&mine)?, there.then_some(key));
+            assert_eq!(list.get(&mine)?, if there { vec![key, 9] } else { vec![] });
+            assert_eq!(map.get(&mine, &3)?, there.then(|| "x".into()));
+        }
+        Ok(())
+    }
     must(|| {
-        let bare = |backend: &mut KeyedStateBackend<u64>, fill: bool| {
-            let (value, list, map) =
-                (backend.value::<String>("v")?, backend.list::<u64>("l")?, backend.map::<u8, String>("m")?);
-            let sum = backend.reducing::<u64>("sum", |a, b| *a += b)?;
-            for key in 0..100u64 {
-                let mine = at(&key);
-                if fill {
-                    value.set(&mine, format!("{key}"))?;
-                    list.add_all(&mine, [key, 9])?;
-                    map.put(&mine, 3, "x".into())?;
-                    sum.add(&mine, key)?;
-                }
-                assert_eq!((value.get(&mine)?, sum.get(&mine)?), (Some(format!("{key}")), Some(key)));
-                assert_eq!((list.get(&mine)?, map.get(&mine, &3)?), (vec![key, 9], Some("x".into())));
-            }
-            Ok::<_, StateError>(())
-        };
-        let expiring = |backend: &mut KeyedStateBackend<u64>, there: bool| {
-            let config = ttl(100);
-            let mut with_ttl = backend.with_ttl(&config);
-            let (value, list, map) = (
-                with_ttl.value::<String>("v")?,
-                with_ttl.list::<u64>("l")?,
-                with_ttl.map::<u8, String>("m")?,
-            );
-            let sum = with_ttl.reducing::<u64>("sum", |a, b| *a += b)?;
-            for key in 0..100u64 {
-                let mine = at(&key);
-                assert_eq!(value.get(&mine)?, there.then(|| format!("{key}")));
-                assert_eq!(sum.get(&mine)?, there.then_some(key));
-                assert_eq!(list.get(&mine)?, if there { vec![key, 9] } else { vec![] });
-                assert_eq!(map.get(&mine, &3)?, there.then(|| "x".into()));
-            }
-            Ok::<_, StateError>(())
-        };
         let (mut first, _) = timed(factory);
         bare(&mut first, true)?;
         // on: the time begins at the restore

@@ -7,10 +7,14 @@ use super::{CurrentKey, Keyed};
 use crate::StateError;
 
 /// What a backend offers for a list per key.
-pub(crate) trait ListStore<V> {
+pub trait ListStore<V> {
+    /// A copy of the items.
     fn get(&self, key: CurrentKey<'_>) -> Result<Vec<V>, StateError>;
+    /// Appends items.
     fn add_all(&self, key: CurrentKey<'_>, values: &mut dyn Iterator<Item = V>) -> Result<(), StateError>;
+    /// Puts these items in place of the list.
     fn update(&self, key: CurrentKey<'_>, values: Vec<V>) -> Result<(), StateError>;
+    /// Forgets the list.
     fn clear(&self, key: CurrentKey<'_>) -> Result<(), StateError>;
 }
 

@@ -7,17 +7,24 @@ use super::{CurrentKey, Keyed};
 use crate::StateError;
 
 /// What a backend offers for a map per key.
-pub(crate) trait MapStore<MK, MV> {
+pub trait MapStore<MK, MV> {
+    /// A copy of one entry's value.
     fn get(&self, key: CurrentKey<'_>, map_key: &MK) -> Result<Option<MV>, StateError>;
+    /// Sets entries.
     fn put_all(
         &self,
         key: CurrentKey<'_>,
         entries: &mut dyn Iterator<Item = (MK, MV)>,
     ) -> Result<(), StateError>;
+    /// Removes one entry, if it is there.
     fn remove(&self, key: CurrentKey<'_>, map_key: &MK) -> Result<(), StateError>;
+    /// Whether the map has this entry.
     fn contains(&self, key: CurrentKey<'_>, map_key: &MK) -> Result<bool, StateError>;
+    /// Visits all entries.
     fn for_each(&self, key: CurrentKey<'_>, f: &mut dyn FnMut(&MK, &MV)) -> Result<(), StateError>;
+    /// Whether the map has no entry.
     fn is_empty(&self, key: CurrentKey<'_>) -> Result<bool, StateError>;
+    /// Forgets the map.
     fn clear(&self, key: CurrentKey<'_>) -> Result<(), StateError>;
 }
 

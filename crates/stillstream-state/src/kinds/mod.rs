@@ -8,6 +8,7 @@ mod list;
 mod map;
 mod map_entries;
 mod reducing;
+mod timer;
 mod value;
 
 pub use aggregating::{Aggregate, AggregatingState};
@@ -15,12 +16,14 @@ pub use list::ListState;
 pub use map::MapState;
 pub use map_entries::MapEntries;
 pub use reducing::ReducingState;
+pub use timer::{TimeDomain, Timer};
 pub use value::ValueState;
 
+pub use list::ListStore;
+pub use map::MapStore;
+pub use value::ValueStore;
+
 pub(crate) use aggregating::Fold;
-pub(crate) use list::ListStore;
-pub(crate) use map::MapStore;
-pub(crate) use value::ValueStore;
 
 use std::any::Any;
 use std::fmt;

@@ -7,35 +7,36 @@ use super::{CurrentKey, Keyed};
 use crate::StateError;
 
 /// What a backend offers for one value per key.
-pub(crate) trait ValueStore<V> {
+pub trait ValueStore<V> {
+    /// A copy of the value.
     fn get(&self, key: CurrentKey<'_>) -> Result<Option<V>, StateError>;
+    /// Calls `f` once with the value, if it reports success.
     fn read(&self, key: CurrentKey<'_>, f: &mut dyn FnMut(Option<&V>)) -> Result<(), StateError>;
+    /// Sets the value.
     fn set(&self, key: CurrentKey<'_>, value: V) -> Result<(), StateError>;
+    /// Calls `f` once with the value, which `init` makes if there is none, if it reports success.
     fn update(
         &self,
         key: CurrentKey<'_>,
         init: &mut dyn FnMut() -> V,
         f: &mut dyn FnMut(&mut V),
     ) -> Result<(), StateError>;
+    /// Forgets the value.
     fn clear(&self, key: CurrentKey<'_>) -> Result<(), StateError>;
 }
 
 /// One value per key.
 ///
 /// ```
-/// use stillstream_state::{BackendOptions, CurrentKey, Key, KeyedStateBackend};
-/// use stillstream_types::KeyGroups;
+/// use stillstream_state::{Keyed, StateError, ValueState};
 ///
-/// let groups = KeyGroups::new(128);
-/// let mut backend = KeyedStateBackend::<String>::heap(BackendOptions::new(groups, groups.all()));
-/// let seen = backend.value::<u64>("seen")?;
-///
-/// let key = "JFK".to_string();
-/// let ctx = CurrentKey::new(&key, key.key_hash(groups)); // a function's context knows its key
-/// seen.set(&ctx, 1)?;
-/// seen.update(&ctx, || 0, |n| *n += 1)?;
-/// assert_eq!(seen.get(&ctx)?, Some(2));
-/// # Ok::<(), stillstream_state::StateError>(())
+/// /// `ctx`: a function's context, which knows its key.
+/// fn count(seen: &ValueState<u64>, ctx: &impl Keyed) -> Result<(), StateError> {
+///     seen.set(ctx, 1)?;
+///     seen.update(ctx, || 0, |n| *n += 1)?;
+///     assert_eq!(seen.get(ctx)?, Some(2));
+///     Ok(())
+/// }
 /// ```
 pub struct ValueState<V>(Rc<dyn ValueStore<V>>);
 

@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 
 /// One file of a chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ChainFile {
+pub struct ChainFile {
     /// Unique within the backend that wrote it.
     pub name: String,
     /// Header and sections, as of a full snapshot.
@@ -27,7 +27,8 @@ pub(crate) struct ChainFile {
 
 /// The files of a chain, oldest first; the first is an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ChainMeta {
+pub struct ChainMeta {
+    /// The files.
     pub files: Vec<ChainFile>,
 }
 
@@ -110,7 +111,7 @@ impl ChainMeta {
 }
 
 /// Writes one more file of a chain, then what says how all of them belong together.
-pub(crate) fn write_chain(
+pub fn write_chain(
     frozen: FrozenKeyedState,
     header: &[u8],
     file: String,

@@ -11,7 +11,7 @@ const VERSION: u32 = 1;
 
 /// How a file of changes holds one state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct DeltaState {
+pub struct DeltaState {
     /// All of it, as in a full snapshot: what older files hold of the state is void.
     pub whole: bool,
     /// The namespaces that there are; what older files hold of others is void. `None` for a state without namespaces.
@@ -20,13 +20,15 @@ pub(crate) struct DeltaState {
 
 /// What stands at the start of a file of changes. States that are not named are gone.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct DeltaHeader {
+pub struct DeltaHeader {
+    /// Key type, number of key groups and states.
     pub header: Header,
     /// In the order of the header.
     pub states: Vec<DeltaState>,
 }
 
 impl DeltaHeader {
+    /// Its bytes, behind magic number and version.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         VERSION.encode(&mut out);
@@ -56,10 +58,14 @@ impl DeltaHeader {
 /// Which hashes of a key group a chunk of changes replaces: those whose bits lie in `from..=to` and whose cell is in `mask`.
 /// The cell of a hash is `(bits & 0xffff) * cells >> 16`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Record {
+pub struct Record {
+    /// The first bits.
     pub from: u64,
+    /// The last bits.
     pub to: u64,
+    /// How many cells there are, 64 at most.
     pub cells: u8,
+    /// A bit for each cell.
     pub mask: u64,
 }
 
@@ -67,11 +73,13 @@ impl Record {
     /// Its size in bytes.
     pub const BYTES: usize = 25;
 
+    /// Whether it replaces a hash with these bits.
     pub fn covers(&self, bits: u64) -> bool {
         let cell = ((bits & 0xffff) * self.cells as u64) >> 16;
         (self.from..=self.to).contains(&bits) && self.mask >> (cell & 63) & 1 == 1
     }
 
+    /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.from.encode(out);
         self.to.encode(out);
@@ -79,6 +87,7 @@ impl Record {
         self.mask.encode(out);
     }
 
+    /// Reads one.
     pub fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         Ok(Self {
             from: u64::decode(input)?,

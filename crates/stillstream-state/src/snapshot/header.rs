@@ -12,13 +12,17 @@ pub(crate) const VERSION: u32 = 1;
 
 /// Key type, number of key groups and states of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Header {
+pub struct Header {
+    /// The type of the keys.
     pub key: Schema,
+    /// The number of key groups.
     pub max_parallelism: u32,
+    /// The states.
     pub states: Vec<StateMeta>,
 }
 
 impl Header {
+    /// Its bytes, behind magic number and version.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         VERSION.encode(&mut out);
@@ -34,6 +38,7 @@ impl Header {
         self.states.iter().for_each(|state| state.encode(out));
     }
 
+    /// Reads what [`encode`](Self::encode) wrote.
     pub fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         let key = Schema::from_bytes(&Vec::decode(input)?)?;
         let max_parallelism = u32::decode(input)?;

@@ -19,14 +19,11 @@ pub use inspect::{KeyedStateContents, StateContents, inspect};
 pub use read::RestoredKeyedState;
 pub use write::FrozenKeyedState;
 
-pub(crate) use chain::{ChainMeta, write_chain};
-pub(crate) use delta::{DeltaHeader, DeltaState, Record};
-pub(crate) use header::Header;
-pub(crate) use read::Chunk;
-#[cfg(feature = "rocksdb")]
-pub(crate) use read::{checked_header, for_each_chunk};
-#[cfg(feature = "rocksdb")]
-pub(crate) use run::CHUNK_BYTES;
-pub(crate) use run::{FrozenRun, RunWriter, Weights};
-pub(crate) use sifted::SiftedRun;
-pub(crate) use units::Run;
+// for backends
+pub use chain::{ChainFile, ChainMeta, write_chain};
+pub use delta::{DeltaHeader, DeltaState, Record};
+pub use header::Header;
+pub use read::{Chunk, RestoredPart, checked_header, for_each_chunk, hash_in};
+pub use run::{CHUNK_BYTES, FrozenRun, RunWriter, Weights};
+pub use sifted::SiftedRun;
+pub use units::Run;

@@ -24,14 +24,16 @@ const READ_BYTES: u64 = 16 << 20;
 
 /// Entries of one state in one key group, as read.
 #[derive(Clone, Debug)]
-pub(crate) struct Chunk {
+pub struct Chunk {
+    /// The key group.
     pub group: KeyGroup,
+    /// How many entries.
     pub count: u32,
     bytes: Arc<Vec<u8>>,
     start: usize,
     end: usize,
     /// What newer files of a chain replace: entries with such a hash are not to be taken.
-    pub cover: Option<Arc<Cover>>,
+    pub(super) cover: Option<Arc<Cover>>,
 }
 
 impl Chunk {
@@ -101,10 +103,12 @@ impl Chunk {
 
 /// One state as one snapshot holds it.
 #[derive(Clone, Debug)]
-pub(crate) struct RestoredPart {
+pub struct RestoredPart {
+    /// What the state is.
     pub meta: StateMeta,
     /// Where it was read, for errors.
     pub path: Arc<str>,
+    /// Its entries.
     pub chunks: Arc<Vec<Chunk>>,
 }
 
@@ -181,7 +185,8 @@ impl FrozenRun for Carried {
 /// Keyed state as read from snapshots, verified but not decoded. Made on the snapshot pool, taken over by a backend.
 #[derive(Clone, Debug, Default)]
 pub struct RestoredKeyedState {
-    pub(crate) states: BTreeMap<String, Vec<RestoredPart>>,
+    /// What was read, by the name of the state: a part for each snapshot that has it.
+    pub states: BTreeMap<String, Vec<RestoredPart>>,
 }
 
 impl RestoredKeyedState {
@@ -237,7 +242,7 @@ fn failed(handle: &KeyedStateHandle) -> impl Fn(std::io::Error) -> StateError + 
 }
 
 /// Reads the header, and refuses a snapshot with other keys or another number of key groups.
-pub(crate) fn checked_header<K: Key>(
+pub fn checked_header<K: Key>(
     handle: &KeyedStateHandle,
     store: &dyn SnapshotStore,
     groups: KeyGroups,
@@ -280,7 +285,7 @@ fn verify(
 }
 
 /// Reads the sections of `range`, verifies them and hands out their chunks, each with its state's place in the header.
-pub(crate) fn for_each_chunk(
+pub fn for_each_chunk(
     handle: &KeyedStateHandle,
     store: &dyn SnapshotStore,
     range: KeyGroupRange,
@@ -341,4 +346,22 @@ fn cut(
         found(state, count, at, len);
     }
     Ok(())
+}
+
+/// The hash of a key that was stored in `group`.
+///
+/// # Errors
+/// If the key hashes elsewhere now: it would never be found again.
+pub fn hash_in<K: Key>(key: &K, group: KeyGroup, groups: KeyGroups) -> Result<KeyHash, DecodeError> {
+    let hash = key.key_hash(groups);
+    match hash.group() == group {
+        true => Ok(hash),
+        false => Err(DecodeError::Invalid {
+            what: "key",
+            why: format!(
+                "it was stored in key group {group} and now belongs to {}: the type's `hash_key` has changed",
+                hash.group()
+            ),
+        }),
+    }
 }

@@ -1,5 +1,6 @@
 //! Runs: the entries of one table, key groups ascending, as chunks of bytes.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,12 +10,13 @@ use super::Header;
 use crate::StateError;
 
 /// Bytes are handed on when there are so many: 1 MiB.
-pub(crate) const CHUNK_BYTES: usize = 1 << 20;
+pub const CHUNK_BYTES: usize = 1 << 20;
 /// `state u16, count u32, payload length u32`
 pub(super) const HEAD_BYTES: usize = 10;
 
 /// Something frozen that can be written.
-pub(crate) trait FrozenRun: Send {
+#[expect(clippy::len_without_is_empty, reason = "`is_blank` asks for something else")]
+pub trait FrozenRun: Send {
     /// How many entries.
     fn len(&self) -> usize;
     /// Whether nothing would be written.
@@ -32,13 +34,14 @@ pub(crate) trait FrozenRun: Send {
 
 /// Estimated bytes by key group.
 #[derive(Debug)]
-pub(crate) struct Weights {
+pub struct Weights {
     range: KeyGroupRange,
     /// what each group has more than the one before it
     steps: Vec<i64>,
 }
 
 impl Weights {
+    /// No bytes in these groups.
     pub fn new(range: KeyGroupRange) -> Self {
         Self { range, steps: vec![0; range.len() + 1] }
     }
@@ -82,7 +85,7 @@ impl Weights {
 
 /// Bytes by state, held against the store's limit.
 #[derive(Debug)]
-pub(crate) struct Sizes {
+pub(super) struct Sizes {
     states: Vec<(String, AtomicU64)>,
     limit: u64,
 }
@@ -119,7 +122,7 @@ impl Sizes {
 
 /// One chunk within some bytes.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(super) struct Part {
     pub group: KeyGroup,
     pub state: u16,
     pub bytes: Range<usize>,
@@ -127,13 +130,13 @@ pub(crate) struct Part {
 
 /// Chunks that lie side by side.
 #[derive(Debug, Default)]
-pub(crate) struct Chunks {
+pub(super) struct Chunks {
     pub bytes: Vec<u8>,
     pub parts: Vec<Part>,
 }
 
 /// Takes chunks when there are enough, and leaves the memory for the next.
-pub(crate) type Full<'a> = dyn FnMut(&mut Chunks) -> Result<(), StateError> + 'a;
+pub(super) type Full<'a> = dyn FnMut(&mut Chunks) -> Result<(), StateError> + 'a;
 
 struct Open {
     group: KeyGroup,
@@ -142,7 +145,7 @@ struct Open {
 }
 
 /// Cuts the entries of a run into chunks: entries of one state in one key group, behind the namespace.
-pub(crate) struct RunWriter<'a> {
+pub struct RunWriter<'a> {
     state: u16,
     namespace: &'a [u8],
     sizes: &'a Sizes,
@@ -153,9 +156,15 @@ pub(crate) struct RunWriter<'a> {
     error: Option<StateError>,
 }
 
+impl fmt::Debug for RunWriter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunWriter").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
 impl<'a> RunWriter<'a> {
     /// Appends to `chunks`; `full` is called when a chunk is closed and they have [`CHUNK_BYTES`].
-    pub fn new(
+    pub(super) fn new(
         state: u16,
         namespace: &'a [u8],
         sizes: &'a Sizes,
@@ -261,14 +270,14 @@ impl<'a> RunWriter<'a> {
         self.error.get_or_insert(error);
     }
 
-    pub fn finish(mut self) -> Result<(), StateError> {
+    /// Closes the last chunk.
+    pub(super) fn finish(mut self) -> Result<(), StateError> {
         self.flush();
         self.error.map_or(Ok(()), Err)
     }
 }
 
 /// For runs that hold several states.
-#[cfg(feature = "rocksdb")]
 impl RunWriter<'_> {
     /// What follows belongs to this state of the header: a run may hold several, group by group.
     pub fn of_state(&mut self, state: u16) {

@@ -1,5 +1,7 @@
 //! [`SiftedRun`]: a run of state with a time to live, without what has expired.
 
+use std::fmt;
+
 use super::run::{Chunks, FrozenRun, HEAD_BYTES, Part, RunWriter, Sizes, Weights};
 use crate::StateError;
 use crate::data::{Data, DecodeError, Schema};
@@ -18,9 +20,15 @@ struct Rule {
 }
 
 /// Sifts the binary form of another run, so that no code is needed for each type. Costs a copy.
-pub(crate) struct SiftedRun {
+pub struct SiftedRun {
     run: Box<dyn FrozenRun>,
     rule: Rule,
+}
+
+impl fmt::Debug for SiftedRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SiftedRun").field("state", &self.rule.state).finish_non_exhaustive()
+    }
 }
 
 impl SiftedRun {

@@ -4,6 +4,8 @@
 //! header. The runs of a unit with one group are encoded in that order and handed on block by block; where a unit has
 //! several groups, its chunks are put in order in memory, which such a unit is small enough for.
 
+use std::fmt;
+
 use stillstream_types::{KeyGroup, KeyGroupRange};
 
 use super::buffers;
@@ -18,12 +20,23 @@ const MOST_VISITS: usize = 1 << 16;
 const LEAST_UNITS: usize = 8;
 
 /// One frozen table of one state.
-pub(crate) struct Run {
+pub struct Run {
     /// The state's place in the header.
     pub state: u16,
     /// The namespace's binary form.
     pub namespace: Vec<u8>,
+    /// Its entries.
     pub entries: Box<dyn FrozenRun>,
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("state", &self.state)
+            .field("namespace", &self.namespace)
+            .field("entries", &self.entries.len())
+            .finish()
+    }
 }
 
 /// Some key groups of all runs.

@@ -14,9 +14,12 @@ use crate::StateError;
 
 /// All keyed state of a backend as it was when it was frozen; written on the snapshot pool.
 pub struct FrozenKeyedState {
-    pub(crate) header: Header,
-    pub(crate) range: KeyGroupRange,
-    pub(crate) runs: Vec<Run>,
+    /// What it holds.
+    pub header: Header,
+    /// The key groups.
+    pub range: KeyGroupRange,
+    /// The entries.
+    pub runs: Vec<Run>,
 }
 
 impl fmt::Debug for FrozenKeyedState {

@@ -26,7 +26,7 @@ pub enum TtlVisibility {
 
 /// Clean-up while RocksDB compacts files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct CompactionCleanup {
+pub struct CompactionCleanup {
     /// `None`: as the backend's options say.
     pub query_time_after: Option<u64>,
     /// `None`: as the backend's options say.
@@ -126,24 +126,28 @@ impl StateTtlConfig {
         self.ttl
     }
 
-    pub(crate) fn touches_on_read(&self) -> bool {
+    /// Whether a read starts the time to live anew.
+    pub fn touches_on_read(&self) -> bool {
         self.update == TtlUpdateType::OnReadAndWrite
     }
 
-    pub(crate) fn shows_expired(&self) -> bool {
+    /// Whether a read gives what has expired and is still there.
+    pub fn shows_expired(&self) -> bool {
         self.visibility == TtlVisibility::ReturnExpiredIfNotCleanedUp
     }
 
-    pub(crate) fn leaves_out_of_snapshots(&self) -> bool {
+    /// Whether full snapshots leave out what has expired.
+    pub fn leaves_out_of_snapshots(&self) -> bool {
         self.full_snapshot
     }
 
-    pub(crate) fn swept_per_access(&self) -> Option<u32> {
+    /// Entries that a sweep looks at for each access; none: there is no sweep.
+    pub fn swept_per_access(&self) -> Option<u32> {
         self.incremental
     }
 
-    #[cfg(feature = "rocksdb")]
-    pub(crate) fn compaction(&self) -> Option<CompactionCleanup> {
+    /// How compactions remove what has expired; none: they do not.
+    pub fn compaction(&self) -> Option<CompactionCleanup> {
         self.compaction
     }
 

@@ -8,7 +8,6 @@
 //! | `value`, `list`, `map` | the kinds, over any backend's store of stamped values |
 //! | `with_ttl` | [`WithTtl`]: where a backend makes them |
 //! | `sift` | expired parts of entries in binary form: for snapshots and compactions |
-//! | `sweep` | the sweep through a table in memory |
 //!
 //! State without a time to live has nothing of this: its tables store bare values.
 
@@ -18,15 +17,12 @@ mod map;
 mod rule;
 mod sift;
 mod stamped;
-mod sweep;
 mod value;
 mod with_ttl;
 
+pub use config::CompactionCleanup;
 pub use config::{StateTtlConfig, TtlUpdateType, TtlVisibility};
-pub use rule::{ExpiredEntries, StateClock};
+pub use rule::{ExpiredEntries, Rule, Rules, StateClock};
+pub use sift::{Sift, Sifted};
+pub use stamped::{Expire, Stamped, stamping_at};
 pub use with_ttl::WithTtl;
-
-pub(crate) use rule::{Rule, Rules};
-pub(crate) use sift::{Sift, Sifted};
-pub(crate) use stamped::{Expire, Stamped, stamping_at};
-pub(crate) use sweep::{Sweep, Sweeper};

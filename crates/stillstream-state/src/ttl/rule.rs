@@ -61,12 +61,15 @@ impl ExpiredEntries {
 
 /// The time to live of one state. Compactions read it on RocksDB's threads.
 #[derive(Debug)]
-pub(crate) struct Rule {
+pub struct Rule {
+    /// What the program has set.
     pub config: StateTtlConfig,
     ttl_ms: i64,
     clock: StateClock,
     on_access: AtomicU64,
+    /// Parts that a sweep has removed so far.
     pub by_sweep: AtomicU64,
+    /// Parts that compactions have removed so far.
     pub by_compaction: AtomicU64,
     /// Since the last sweep.
     accesses: AtomicU64,
@@ -102,6 +105,7 @@ impl Rule {
         self.cutoff_at(self.clock.now_ms())
     }
 
+    /// What was removed so far.
     pub fn expired(&self) -> ExpiredEntries {
         ExpiredEntries {
             on_access: self.on_access.load(Relaxed),
@@ -113,7 +117,8 @@ impl Rule {
 
 /// The rules of a backend's states.
 #[derive(Debug)]
-pub(crate) struct Rules {
+pub struct Rules {
+    /// Tells the time by which state expires.
     pub clock: StateClock,
     by_state: BTreeMap<String, Arc<Rule>>,
 }
@@ -148,10 +153,12 @@ impl Rules {
         }
     }
 
+    /// Keeps the rule of a state that is registered now, unless it has one.
     pub fn keep(&mut self, name: &str, rule: &Arc<Rule>) {
         self.by_state.entry(name.into()).or_insert_with(|| rule.clone());
     }
 
+    /// The rule of a state, if it has a time to live.
     pub fn get(&self, name: &str) -> Option<&Arc<Rule>> {
         self.by_state.get(name)
     }

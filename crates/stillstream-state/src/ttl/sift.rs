@@ -15,11 +15,12 @@ enum Stamps {
 
 /// Tells which parts of a state's entries have expired.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Sift(Stamps);
+pub struct Sift(Stamps);
 
 /// What is left of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sifted {
+pub enum Sifted {
+    /// All of it.
     All,
     /// Without so many parts.
     Less(u64),
@@ -38,9 +39,8 @@ impl Sift {
         }
     }
 
-    /// For entries as RocksDB has them: those of a map lie one by one.
-    #[cfg(feature = "rocksdb")]
-    pub fn in_rocksdb(meta: &StateMeta) -> Option<Self> {
+    /// The same where the entries of a map lie one by one, as they do in RocksDB.
+    pub fn with_maps_apart(meta: &StateMeta) -> Option<Self> {
         match (meta.kind, &meta.value) {
             (StateKind::Map, Schema::Map(_, value)) if matches!(**value, Schema::Expiring(_)) => {
                 Some(Self(Stamps::Front))

@@ -8,9 +8,10 @@ use crate::kinds::MapEntries;
 
 /// What state with a time to live stores in the place of a value, a list's item or a map's value.
 #[derive(Clone, Debug)]
-pub(crate) struct Stamped<V> {
-    /// Milliseconds since 1970.
+pub struct Stamped<V> {
+    /// When it was last touched: milliseconds since 1970.
     pub touched: i64,
+    /// The value, item or map's value.
     pub value: V,
 }
 
@@ -19,7 +20,7 @@ thread_local! {
 }
 
 /// Runs `f`, which may read values that were stored without a time to live: it begins at `now`.
-pub(crate) fn stamping_at<R>(now: i64, f: impl FnOnce() -> R) -> R {
+pub fn stamping_at<R>(now: i64, f: impl FnOnce() -> R) -> R {
     // reading has no parameter for it
     STAMP.set(now);
     f()
@@ -53,7 +54,7 @@ impl<V: Data> Data for Stamped<V> {
 }
 
 /// One key's entry of state with a time to live, whole.
-pub(crate) trait Expire: Data {
+pub trait Expire: Data {
     /// How many of its parts were last touched at `cutoff` or earlier, and how many later.
     fn expired(&self, cutoff: i64) -> (u64, u64);
     /// Removes the former, where there are some of both.

@@ -7,54 +7,51 @@ use std::sync::Arc;
 use super::list::ExpiringList;
 use super::map::ExpiringMap;
 use super::value::ExpiringValue;
-use super::{Rule, Stamped, StateTtlConfig};
-use crate::backend::KeyedStateBackend;
+use super::{Rule, StateTtlConfig};
+use crate::backend::KeyedBackend;
 use crate::kinds::{
-    Aggregate, AggregatingState, Fold, ListState, ListStore, MapEntries, MapState, MapStore, ReducingState,
-    StateKind, ValueState, ValueStore,
+    Aggregate, AggregatingState, Fold, ListState, MapState, ReducingState, StateKind, ValueState,
 };
 use crate::{Data, Key, StateError};
 
-/// Makes the states of a [`KeyedStateBackend`] whose values live for a while only; see
-/// [`with_ttl`](KeyedStateBackend::with_ttl). Timers and windows end by themselves: they have no such form.
+/// Makes the states of a [`KeyedBackend`] whose values live for a while only; see
+/// [`with_ttl`](KeyedBackend::with_ttl). Timers and windows end by themselves: they have no such form.
 ///
 /// # Errors
 /// Of each method: as the backend's method of the same name; and if the configuration makes no sense, or is not the one with
 /// which the name is registered already.
-pub struct WithTtl<'a, K> {
-    backend: &'a mut KeyedStateBackend<K>,
+pub struct WithTtl<'a, B> {
+    backend: &'a mut B,
     config: &'a StateTtlConfig,
 }
 
-impl<K> fmt::Debug for WithTtl<'_, K> {
+impl<B> fmt::Debug for WithTtl<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("WithTtl").field(self.config).finish()
     }
 }
 
-/// The store of a state in whichever backend.
-macro_rules! store {
-    ($self:expr, $name:expr, $kind:expr, $entry:ty; $rocks:ident) => {{
-        let rule = $self.backend.ttl().rule($name, $self.config)?;
-        let store = match &mut *$self.backend {
-            KeyedStateBackend::Heap(heap) => heap.expiring::<$entry>($name, $kind, &rule)? as Rc<_>,
-            #[cfg(feature = "rocksdb")]
-            KeyedStateBackend::RocksDb(rocks) => rocks.$rocks($name, $kind, &rule)? as Rc<_>,
-        };
-        $self.backend.ttl_mut().keep($name, &rule);
-        (store, rule)
-    }};
-}
-
-impl<'a, K: Key> WithTtl<'a, K> {
-    pub(crate) fn new(backend: &'a mut KeyedStateBackend<K>, config: &'a StateTtlConfig) -> Self {
+impl<'a, B: KeyedBackend> WithTtl<'a, B> {
+    pub(crate) fn new(backend: &'a mut B, config: &'a StateTtlConfig) -> Self {
         Self { backend, config }
     }
 
     fn values<V: Data>(&mut self, name: &str, kind: StateKind) -> Result<Rc<ExpiringValue<V>>, StateError> {
-        let (store, rule): (Rc<dyn ValueStore<Stamped<V>>>, Arc<Rule>) =
-            store!(self, name, kind, Stamped<V>; expiring_values);
+        let (store, rule) =
+            self.register(name, |backend, rule| backend.register_expiring_values(name, kind, rule))?;
         Ok(Rc::new(ExpiringValue { store, rule }))
+    }
+
+    /// Registers a state with its rule.
+    fn register<S>(
+        &mut self,
+        name: &str,
+        register: impl FnOnce(&mut B, &Arc<Rule>) -> Result<S, StateError>,
+    ) -> Result<(S, Arc<Rule>), StateError> {
+        let rule = self.backend.rules().rule(name, self.config)?;
+        let store = register(self.backend, &rule)?;
+        self.backend.rules_mut().keep(name, &rule);
+        Ok((store, rule))
     }
 
     /// One value per key.
@@ -64,15 +61,15 @@ impl<'a, K: Key> WithTtl<'a, K> {
 
     /// A list per key, whose items live for themselves.
     pub fn list<V: Data>(&mut self, name: &str) -> Result<ListState<V>, StateError> {
-        let (store, rule): (Rc<dyn ListStore<Stamped<V>>>, Arc<Rule>) =
-            store!(self, name, StateKind::List, Vec<Stamped<V>>; expiring_lists);
+        let (store, rule) =
+            self.register(name, |backend, rule| backend.register_expiring_lists(name, rule))?;
         Ok(ListState::new(Rc::new(ExpiringList { store, rule })))
     }
 
     /// A map per key, whose entries live for themselves.
     pub fn map<MK: Key, MV: Data>(&mut self, name: &str) -> Result<MapState<MK, MV>, StateError> {
-        let (store, rule): (Rc<dyn MapStore<MK, Stamped<MV>>>, Arc<Rule>) =
-            store!(self, name, StateKind::Map, MapEntries<MK, Stamped<MV>>; expiring_maps);
+        let (store, rule) =
+            self.register(name, |backend, rule| backend.register_expiring_maps(name, rule))?;
         Ok(MapState::new(Rc::new(ExpiringMap { store, rule })))
     }
 

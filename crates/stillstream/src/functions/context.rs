@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use stillstream_state::{CurrentKey, Data, Key, Keyed, StateError, TimeDomain, Timer, Timers};
+use stillstream_runtime::backends::Timers;
+use stillstream_state::{CurrentKey, Data, Key, Keyed, StateError, TimeDomain, Timer, TimerService};
 use stillstream_types::{KeyHash, Result, Timestamp};
 
 use crate::collector::Collector;
@@ -11,7 +12,7 @@ use crate::side_output::{OutputTag, SideCollectors};
 /// The context of one call: the current key, time, timers, and the outputs.
 ///
 /// Hand it to a state to read or change the value of the current key: `self.open.get(ctx)?`.
-pub struct KeyedContext<'a, K, O> {
+pub struct KeyedContext<'a, K: Key, O> {
     pub(crate) key: &'a K,
     pub(crate) hash: KeyHash,
     pub(crate) time: Option<i64>,
@@ -25,7 +26,7 @@ pub struct KeyedContext<'a, K, O> {
     pub(crate) sides: &'a mut SideCollectors,
 }
 
-impl<K: fmt::Debug, O> fmt::Debug for KeyedContext<'_, K, O> {
+impl<K: Key + fmt::Debug, O> fmt::Debug for KeyedContext<'_, K, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyedContext")
             .field("key", self.key)
@@ -130,14 +131,14 @@ impl<K: Key, O: Data> KeyedContext<'_, K, O> {
 ///
 /// # Errors
 /// Timers are state: where they lie in RocksDB, setting one can fail as writing any state can.
-pub struct TimerAccess<'a, K> {
+pub struct TimerAccess<'a, K: Key> {
     key: &'a K,
     hash: KeyHash,
     event: &'a Timers<K, ()>,
     processing: &'a Timers<K, ()>,
 }
 
-impl<K> fmt::Debug for TimerAccess<'_, K> {
+impl<K: Key> fmt::Debug for TimerAccess<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TimerAccess")
     }

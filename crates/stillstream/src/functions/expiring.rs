@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use stillstream_runtime::backends::KeyedStateBackend;
 use stillstream_state::{
-    Aggregate, AggregatingState, Data, Key, ListState, MapState, ReducingState, StateError, StateTtlConfig,
-    ValueState, WithTtl,
+    Aggregate, AggregatingState, Data, Key, KeyedBackend, ListState, MapState, ReducingState, StateError,
+    StateTtlConfig, ValueState, WithTtl,
 };
 use stillstream_types::Result;
 
@@ -15,9 +16,9 @@ use super::KeyedStates;
 /// # Errors
 /// Of each method: as the method of the same name of [`KeyedStates`]; and if the configuration makes no sense, or differs from
 /// the one with which the name was registered before.
-pub struct ExpiringStates<'a, K>(WithTtl<'a, K>);
+pub struct ExpiringStates<'a, K: Key>(WithTtl<'a, KeyedStateBackend<K>>);
 
-impl<K> fmt::Debug for ExpiringStates<'_, K> {
+impl<K: Key> fmt::Debug for ExpiringStates<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

@@ -2,20 +2,21 @@
 
 use std::fmt;
 
+use stillstream_runtime::backends::KeyedStateBackend;
 use stillstream_state::{
-    Aggregate, AggregatingState, BroadcastState, Data, Key, KeyedStateBackend, ListState, MapState,
+    Aggregate, AggregatingState, BroadcastState, Data, Key, KeyedBackend, ListState, MapState,
     OperatorStateBackend, ReducingState, StateError, ValueState,
 };
 use stillstream_types::Result;
 
 /// Makes the keyed states of a function. Each has a name of its own, under which it is found again after a restart.
-pub struct KeyedStates<K> {
+pub struct KeyedStates<K: Key> {
     pub(crate) backend: KeyedStateBackend<K>,
     pub(crate) subtask: u32,
     pub(crate) parallelism: u32,
 }
 
-impl<K> fmt::Debug for KeyedStates<K> {
+impl<K: Key> fmt::Debug for KeyedStates<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyedStates(subtask {} of {})", self.subtask, self.parallelism)
     }

@@ -3,17 +3,18 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use stillstream_runtime::backends::{KeyedStateBackend, Timers};
 use stillstream_runtime::clock::Clock;
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output, PendingTimers};
 use stillstream_state::{
-    Data, Key, KeyedStateBackend, OperatorStateBackend, StateError, TimeDomain, Timer, Timers,
+    Data, Key, KeyedBackend, OperatorStateBackend, StateError, TimeDomain, Timer, TimerService,
 };
 use stillstream_types::{CheckpointId, Error, ErrorKind, KeyHash, Result, Timestamp};
 
 use super::expiry::Expiry;
-use super::keyed_state::{freeze, open_keyed, open_operator_state};
+use super::keyed_state::{checkpoint_notices, freeze, open_keyed, open_operator_state};
 use crate::collector::Collector;
 use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoProcess, KeyedContext, KeyedProcess, KeyedStates,
@@ -37,7 +38,7 @@ pub(crate) trait Logic: 'static {
 }
 
 /// What every call of one batch shares.
-pub(crate) struct Call<'a, K, O> {
+pub(crate) struct Call<'a, K: Key, O> {
     watermark: Timestamp,
     now_ms: i64,
     backend: &'a KeyedStateBackend<K>,
@@ -313,19 +314,7 @@ impl<L: Logic> Operator for KeyedOperator<L> {
         freeze(&mut opened.states.backend, broadcasts, &opened.name, id).map(Some)
     }
 
-    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
-        if let Some(opened) = &mut self.opened {
-            opened.states.backend.checkpoint_completed(id);
-        }
-        Ok(())
-    }
-
-    fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
-        if let Some(opened) = &mut self.opened {
-            opened.states.backend.checkpoint_aborted(id);
-        }
-        Ok(())
-    }
+    checkpoint_notices!(opened => states.backend);
 
     fn finish(&mut self) -> Result<()> {
         if let Some(Opened { expiry: Some(expiry), states, .. }) = &mut self.opened {

@@ -1,23 +1,18 @@
 //! The state of one parallel instance of a keyed operator: restored when it is opened, frozen at each barrier.
 
-use stillstream_runtime::job::RocksDbSettings;
+use stillstream_runtime::backends::KeyedStateBackend;
 use stillstream_runtime::{AsyncSnapshot, OpenContext};
-use stillstream_state::{
-    BackendOptions, Key, KeyedStateBackend, OperatorStateBackend, StateClock, StateError,
-};
+use stillstream_state::{BackendFactory, Key, KeyedBackend, OperatorStateBackend, StateClock, StateError};
 use stillstream_types::{CheckpointId, KeyedSnapshot, OperatorSubtaskState, Result};
-#[cfg(not(feature = "rocksdb"))]
-use stillstream_types::{Error, ErrorKind};
 
 /// The keyed backend for this subtask, with what was restored.
 pub(crate) fn open_keyed<K: Key>(context: &OpenContext) -> Result<KeyedStateBackend<K>> {
-    let options = BackendOptions::new(context.key_groups, context.key_group_range())
-        .asynchronous(context.asynchronous_snapshots)
-        .incremental(context.incremental_checkpoints);
-    let mut backend = match &context.rocksdb {
-        None => KeyedStateBackend::heap(options),
-        Some(rocksdb) => open_rocksdb(options, rocksdb, context)?,
-    };
+    // attempts are counted by the generation, and a job has fewer subtasks than key groups
+    let instance = context.generation << 16 | u64::from(context.subtask.0);
+    let folders = [context.operator.to_string(), context.subtask.0.to_string()];
+    let factory = context.backend.for_subtask(instance, &folders.each_ref().map(String::as_str));
+    let mut backend =
+        factory.create::<K>(context.key_groups, context.key_group_range()).map_err(StateError::into_error)?;
     let clock = context.clock.clone();
     backend.set_clock(StateClock::new(move || clock.now_ms()));
     if let Some(restored) = &context.restored {
@@ -28,30 +23,6 @@ pub(crate) fn open_keyed<K: Key>(context: &OpenContext) -> Result<KeyedStateBack
     Ok(backend)
 }
 
-#[cfg(feature = "rocksdb")]
-fn open_rocksdb<K: Key>(
-    options: BackendOptions,
-    rocksdb: &RocksDbSettings,
-    context: &OpenContext,
-) -> Result<KeyedStateBackend<K>> {
-    // attempts are counted by the generation, and a job has fewer subtasks than key groups
-    let instance = context.generation << 16 | u64::from(context.subtask.0);
-    let folders = [context.operator.to_string(), context.subtask.0.to_string()];
-    let settings = rocksdb.options.for_subtask(instance, &folders.each_ref().map(String::as_str));
-    KeyedStateBackend::rocksdb(options.incremental(rocksdb.incremental), settings)
-        .map_err(StateError::into_error)
-}
-
-#[cfg(not(feature = "rocksdb"))]
-fn open_rocksdb<K: Key>(
-    _: BackendOptions,
-    _: &RocksDbSettings,
-    _: &OpenContext,
-) -> Result<KeyedStateBackend<K>> {
-    let message = "this program was built without RocksDB: add the cargo feature `rocksdb` to `stillstream`";
-    Err(Error::new(ErrorKind::Configuration, message))
-}
-
 /// The operator state for this subtask, with what was restored.
 pub(crate) fn open_operator_state(context: &OpenContext) -> Result<OperatorStateBackend> {
     let mut backend = OperatorStateBackend::new(context.subtask);
@@ -60,6 +31,27 @@ pub(crate) fn open_operator_state(context: &OpenContext) -> Result<OperatorState
     }
     Ok(backend)
 }
+
+/// What an operator does when it hears how a checkpoint has ended: it tells its keyed backend, which is found like this in what
+/// the operator has opened.
+macro_rules! checkpoint_notices {
+    ($opened:ident => $($backend:tt)+) => {
+        fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
+            if let Some(opened) = &mut self.$opened {
+                opened.$($backend)+.checkpoint_completed(id);
+            }
+            Ok(())
+        }
+
+        fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
+            if let Some(opened) = &mut self.$opened {
+                opened.$($backend)+.checkpoint_aborted(id);
+            }
+            Ok(())
+        }
+    };
+}
+pub(crate) use checkpoint_notices;
 
 /// Freezes both; the returned part writes them.
 pub(crate) fn freeze<K: Key>(

@@ -3,13 +3,14 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use stillstream_runtime::backends::{KeyedStateBackend, KeyedValue};
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
-use stillstream_state::{Data, KeyedStateBackend, KeyedValue, StateError};
+use stillstream_state::{Data, Key, KeyedBackend, KeyedValues, StateError};
 use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
 
 use super::in_order::InOrder;
-use super::keyed_state::{freeze, open_keyed};
+use super::keyed_state::{checkpoint_notices, freeze, open_keyed};
 use super::records::KeysOf;
 
 /// What is done with a record and the value of its key.
@@ -33,13 +34,13 @@ impl<T, V: Default, U, F: Fn(&mut V, T) -> U + Send + Sync + 'static> Step<T, V,
 }
 
 /// A value and where it was opened.
-struct Opened<K, V> {
+struct Opened<K: Key, V: Data> {
     backend: KeyedStateBackend<K>,
     value: KeyedValue<K, V>,
     name: Arc<str>,
 }
 
-pub(crate) struct KeyedValueOperator<T, S: KeySelector<T>, V, U, F> {
+pub(crate) struct KeyedValueOperator<T, S: KeySelector<T>, V: Data, U, F> {
     state: Arc<str>,
     selector: Arc<S>,
     step: Arc<F>,
@@ -47,7 +48,7 @@ pub(crate) struct KeyedValueOperator<T, S: KeySelector<T>, V, U, F> {
     types: PhantomData<fn(T) -> U>,
 }
 
-impl<T, S: KeySelector<T>, V, U, F> KeyedValueOperator<T, S, V, U, F> {
+impl<T, S: KeySelector<T>, V: Data, U, F> KeyedValueOperator<T, S, V, U, F> {
     pub fn new(state: Arc<str>, selector: Arc<S>, step: Arc<F>) -> Self {
         Self { state, selector, step, opened: None, types: PhantomData }
     }
@@ -107,17 +108,5 @@ impl<T: Data, S: KeySelector<T>, V: Data, U: Data, F: Step<T, V, U>> Operator
         freeze(&mut opened.backend, None, &opened.name, id).map(Some)
     }
 
-    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
-        if let Some(opened) = &mut self.opened {
-            opened.backend.checkpoint_completed(id);
-        }
-        Ok(())
-    }
-
-    fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
-        if let Some(opened) = &mut self.opened {
-            opened.backend.checkpoint_aborted(id);
-        }
-        Ok(())
-    }
+    checkpoint_notices!(opened => backend);
 }

@@ -54,8 +54,9 @@ pub(super) struct Driven<R> {
     main: Vec<(R, Option<Timestamp>)>,
     side: Vec<(u32, AnyBatch)>,
     checkpoints: u64,
+    /// Another backend than the one in memory.
     #[cfg(all(test, feature = "rocksdb"))]
-    pub rocksdb: Option<stillstream_runtime::job::RocksDbSettings>,
+    pub backend: Option<stillstream_runtime::backends::StateBackends>,
 }
 
 impl<R> fmt::Debug for Driven<R> {
@@ -103,7 +104,7 @@ impl<R: Data> Driven<R> {
             side: Vec::new(),
             checkpoints: 0,
             #[cfg(all(test, feature = "rocksdb"))]
-            rocksdb: None,
+            backend: None,
         }
     }
 
@@ -153,8 +154,8 @@ impl<R: Data> Driven<R> {
                 restored.as_ref().map(|old| deal_out(&old.0, subtask as usize, parallelism as usize));
             context.restored_checkpoint = restored.as_ref().map(|_| CheckpointId(self.checkpoints));
             #[cfg(all(test, feature = "rocksdb"))]
-            {
-                context.rocksdb = self.rocksdb.clone();
+            if let Some(backend) = &self.backend {
+                context.backend = backend.clone();
             }
             let mut operator = make()?;
             operator.open(&mut context)?;

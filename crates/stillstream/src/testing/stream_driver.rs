@@ -175,8 +175,8 @@ impl<T: Data, R: Data> StreamDriver<T, R> {
     }
 
     #[cfg(all(test, feature = "rocksdb"))]
-    pub(crate) fn on_rocksdb(mut self, settings: stillstream_runtime::job::RocksDbSettings) -> Self {
-        self.driven.rocksdb = Some(settings);
+    pub(crate) fn on_backend(mut self, backend: stillstream_runtime::backends::StateBackends) -> Self {
+        self.driven.backend = Some(backend);
         self
     }
 }

@@ -6,13 +6,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use stillstream_runtime::backends::{NamespacedValue, NamespacedWalk};
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
-use stillstream_state::{Aggregate, Data, NamespaceWalk, NamespacedValue, StateError};
+use stillstream_state::{Aggregate, Data, Key, KeyedBackend, NamespaceWalk, NamespacedValues, StateError};
 use stillstream_types::{CheckpointId, KeyHash, Result, Timestamp};
 
 use super::assigner::Aligned;
 use super::shell::{Emit, Passing, SLICE, Settings, Shell, check_times, not_open};
+use crate::operators::keyed_state::checkpoint_notices;
 use crate::operators::records::{Keys, Records};
 
 /// What is to be done about a window that is due.
@@ -21,14 +23,14 @@ enum Due {
     Purge { start: i64 },
 }
 
-struct Open<K, T, Acc, R> {
+struct Open<K: Key, T, Acc: Data, R> {
     shell: Shell<K, T, R>,
     state: NamespacedValue<K, i64, Acc>,
     /// Nothing is due before this.
     next_due: i64,
     due: VecDeque<Due>,
     /// The window that is being emitted, by its start.
-    walk: Option<NamespaceWalk<K, i64, Acc>>,
+    walk: Option<NamespacedWalk<K, i64, Acc>>,
     slice: Vec<(KeyHash, K, Acc)>,
     passing: Passing,
 }
@@ -365,17 +367,5 @@ where
         self.open.as_mut().ok_or_else(not_open)?.shell.snapshot(id)
     }
 
-    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
-        if let Some(open) = &mut self.open {
-            open.shell.backend().checkpoint_completed(id);
-        }
-        Ok(())
-    }
-
-    fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
-        if let Some(open) = &mut self.open {
-            open.shell.backend().checkpoint_aborted(id);
-        }
-        Ok(())
-    }
+    checkpoint_notices!(open => shell.backend());
 }

@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
+use stillstream_runtime::backends::{KeyedValue, Timers};
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
 use stillstream_state::table::{KeyAt, KeysIn};
-use stillstream_state::{Aggregate, Data, Key, KeyedValue, StateError, TimeDomain, Timer, Timers};
+use stillstream_state::{
+    Aggregate, Data, Key, KeyedBackend, KeyedValues, StateError, TimeDomain, Timer, TimerService,
+};
 use stillstream_types::{CheckpointId, KeyHash, Result, Timestamp};
 
 use super::TimeWindow;
 use super::bursts::Bursts;
 use super::shell::{Emit, Passing, SLICE, Settings, Shell, check_times, not_open};
+use crate::operators::keyed_state::checkpoint_notices;
 use crate::operators::records::{Keys, Records};
 
-struct Open<K, T, Acc, R> {
+struct Open<K: Key, T, Acc: Data, R> {
     shell: Shell<K, T, R>,
     sessions: KeyedValue<K, Bursts<Acc>>,
     /// For each session that has not fired one between its start and its last moment; for each key one at or before the
@@ -304,17 +308,5 @@ where
         self.open.as_mut().ok_or_else(not_open)?.shell.snapshot(id)
     }
 
-    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
-        if let Some(open) = &mut self.open {
-            open.shell.backend().checkpoint_completed(id);
-        }
-        Ok(())
-    }
-
-    fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
-        if let Some(open) = &mut self.open {
-            open.shell.backend().checkpoint_aborted(id);
-        }
-        Ok(())
-    }
+    checkpoint_notices!(open => shell.backend());
 }

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
+use stillstream_runtime::backends::KeyedStateBackend;
 use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::{AsyncSnapshot, OpenContext, Output};
-use stillstream_state::{Data, Key, KeyedStateBackend, OperatorStateBackend, StateError};
-use stillstream_types::{
-    CheckpointId, Error, ErrorKind, KeyHash, KeyedSnapshot, OperatorSubtaskState, Result, Timestamp,
-};
+use stillstream_state::{Data, Key, OperatorStateBackend};
+use stillstream_types::{CheckpointId, Error, ErrorKind, KeyHash, Result, Timestamp};
 
 use super::TimeWindow;
 use super::event_clock::EventClock;
 use crate::collector::Collector;
-use crate::operators::keyed_state::{open_keyed, open_operator_state};
+use crate::operators::keyed_state::{freeze, open_keyed, open_operator_state};
 use crate::side_output::{OutputTag, SideCollectors, Sides};
 
 /// Results that one call of `resume` emits at most.
@@ -44,7 +43,7 @@ pub(crate) trait Emit<K, Out>: Send + Sync + 'static {
 }
 
 /// What is there once the operator is open: backends, counters, collectors.
-pub(crate) struct Shell<K, T, R> {
+pub(crate) struct Shell<K: Key, T, R> {
     name: Arc<str>,
     backend: KeyedStateBackend<K>,
     operator: OperatorStateBackend,
@@ -148,16 +147,7 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
 
     pub fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
         self.clock.save()?;
-        let keyed = self.backend.freeze_checkpoint(id).map_err(StateError::into_error)?;
-        let operator = self.operator.freeze().map_err(StateError::into_error)?;
-        let name = self.name.clone();
-        Ok(Some(Box::new(move |store| {
-            let write = || {
-                let KeyedSnapshot { keyed, incremental } = keyed.write(store, &name)?;
-                Ok(OperatorSubtaskState { keyed, incremental, operator: operator.write(store, &name)? })
-            };
-            write().map_err(StateError::into_error)
-        })))
+        freeze(&mut self.backend, Some(&self.operator), &self.name, id).map(Some)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use stillstream_runtime::backends::{HeapBackendFactory, KeyedStateBackend, heap};
 use stillstream_state::{
-    Aggregate, AggregatingState, BackendOptions, CurrentKey, Data, Key, KeyedStateBackend, ListState,
-    MapState, ReducingState, StateError, ValueState,
+    Aggregate, AggregatingState, BackendFactory, CurrentKey, Data, Key, KeyedBackend, ListState, MapState,
+    ReducingState, StateError, ValueState,
 };
 use stillstream_types::{Error, ErrorKind, KeyGroups, Result};
 
@@ -18,7 +19,7 @@ pub(crate) type Forget = Box<dyn Fn(CurrentKey<'_>) -> Result<(), StateError>>;
 /// A state is either one for each key and window, or one for each key. What a handle is used with says which: see
 /// [`WindowContext::window_state`](super::WindowContext::window_state) and
 /// [`WindowContext::key_state`](super::WindowContext::key_state).
-pub struct WindowStates<'a, K> {
+pub struct WindowStates<'a, K: Key> {
     pub(crate) backend: &'a mut KeyedStateBackend<WindowKey<K>>,
     pub(crate) forget: &'a mut Vec<Forget>,
     pub(crate) windows_merge: bool,
@@ -28,7 +29,7 @@ pub struct WindowStates<'a, K> {
     pub(crate) parallelism: u32,
 }
 
-impl<K> fmt::Debug for WindowStates<'_, K> {
+impl<K: Key> fmt::Debug for WindowStates<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "WindowStates(subtask {} of {})", self.subtask, self.parallelism)
     }
@@ -42,8 +43,9 @@ pub(crate) fn mistake_where_windows_merge<K: Key, In>(
     function: &impl Function<K, In>,
 ) -> Option<&'static str> {
     let groups = KeyGroups::new(1);
+    let mut backend = heap(HeapBackendFactory::default()).create(groups, groups.all()).ok()?;
     let mut states = WindowStates {
-        backend: &mut KeyedStateBackend::heap(BackendOptions::new(groups, groups.all())),
+        backend: &mut backend,
         forget: &mut Vec::new(),
         windows_merge: true,
         refused: false,
@@ -91,12 +93,12 @@ impl<K: Key> WindowStates<'_, K> {
 /// # Errors
 /// Of each method: if the name is taken by a state of another kind or type, or if what was restored under it cannot be read.
 /// The operator's own states are called `window-..`.
-pub struct ScopedStates<'a, K> {
+pub struct ScopedStates<'a, K: Key> {
     backend: &'a mut KeyedStateBackend<WindowKey<K>>,
     forget: Option<&'a mut Vec<Forget>>,
 }
 
-impl<K> fmt::Debug for ScopedStates<'_, K> {
+impl<K: Key> fmt::Debug for ScopedStates<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.forget.is_some() { "states per window" } else { "states per key" })
     }

@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use stillstream_state::{Aggregate, Data, Key, KeyedStateBackend, KeyedValue, ListState, StateError};
+use stillstream_runtime::backends::{KeyedStateBackend, KeyedValue};
+use stillstream_state::{Aggregate, Data, Key, KeyedBackend, KeyedValues, ListState, StateError};
 use stillstream_types::{Result, Timestamp};
 
 use super::key::{Place, WindowKey};

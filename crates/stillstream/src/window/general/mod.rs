@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
-use stillstream_state::{Data, Key, StateError, TimeDomain};
+use stillstream_state::{Data, Key, KeyedBackend, StateError, TimeDomain};
 use stillstream_types::{CheckpointId, Error, ErrorKind, Result, Timestamp};
 
 use super::assigner::Windows;
@@ -35,6 +35,7 @@ use super::context::WindowContext;
 use super::shell::{SLICE, Settings, not_open};
 use super::states::WindowStates;
 use super::trigger::Trigger;
+use crate::operators::keyed_state::checkpoint_notices;
 use open::Open;
 
 /// What is called when a window fires; `In` is what its contents come to.
@@ -178,19 +179,7 @@ where
         self.open.as_mut().ok_or_else(not_open)?.shell.snapshot(id)
     }
 
-    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
-        if let Some(open) = &mut self.open {
-            open.shell.backend().checkpoint_completed(id);
-        }
-        Ok(())
-    }
-
-    fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
-        if let Some(open) = &mut self.open {
-            open.shell.backend().checkpoint_aborted(id);
-        }
-        Ok(())
-    }
+    checkpoint_notices!(open => shell.backend());
 }
 
 /// State that could not be read or written.

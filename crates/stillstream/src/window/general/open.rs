@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use stillstream_runtime::backends::{KeyedValue, Timers};
 use stillstream_runtime::clock::Clock;
 use stillstream_runtime::{OpenContext, PendingTimers};
-use stillstream_state::{Data, Key, Keyed, KeyedValue, TimeDomain, Timer, Timers};
+use stillstream_state::{Data, Key, Keyed, KeyedBackend, KeyedValues, TimeDomain, Timer, TimerService};
 use stillstream_types::{KeyGroups, KeyHash, Result, Timestamp};
 
 use super::contents::Contents;

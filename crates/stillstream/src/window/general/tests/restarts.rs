@@ -142,12 +142,9 @@ impl Maker {
             Backend::Heap => driver,
             #[cfg(feature = "rocksdb")]
             Backend::RocksDb => {
-                let options =
-                    stillstream_state::RocksDbOptions::new(self.folder.path().join(self.made.to_string()));
-                driver.on_rocksdb(stillstream_runtime::job::RocksDbSettings {
-                    incremental: false,
-                    options: options.into(),
-                })
+                use stillstream_runtime::backends::{RocksDbOptions, rocksdb};
+                let options = RocksDbOptions::new(self.folder.path().join(self.made.to_string()));
+                driver.on_backend(rocksdb(false, options))
             }
         }
     }

@@ -1,0 +1,193 @@
+//! Incremental checkpoints: a checkpoint of RocksDB's own, of which only new files are uploaded.
+//!
+//! The synchronous part puts the checkpoint into the order of the writer, behind all entries that were changed before it. The
+//! asynchronous one waits for it (RocksDB writes its memory tables and makes hard links) and uploads: files of sorted
+//! entries never change, so one that the last *completed* checkpoint holds is named again; all others are uploaded, also
+//! those that a checkpoint holds which was given up or is still under way, since nobody keeps them. `MANIFEST`, `CURRENT`
+//! and `OPTIONS` say which files belong together and are uploaded each time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use stillstream_state::StateError;
+use stillstream_state::snapshot::Header;
+use stillstream_types::streams::SnapshotStore;
+use stillstream_types::{
+    CheckpointId, IncrementalFormat, IncrementalHandle, KeyGroupRange, KeyedSnapshot, NamedStream,
+    StreamHandle,
+};
+
+use crate::db::Database;
+use crate::error::disk;
+use crate::options::RocksDbOptions;
+use crate::transfer::{Sharing, in_parallel, upload};
+use crate::writer::Pending;
+
+/// Files by the name that the database knows them by.
+pub(crate) type Files = BTreeMap<String, StreamHandle>;
+
+/// Which files lie in the storage.
+#[derive(Debug, Default)]
+struct Known {
+    /// Of the last completed checkpoint.
+    confirmed: Arc<Files>,
+    /// The newest checkpoint that is known to be completed.
+    completed: Option<CheckpointId>,
+    /// Of checkpoints that were written and may become completed.
+    written: BTreeMap<CheckpointId, Files>,
+}
+
+/// What earlier checkpoints of this backend hold; shared by the worker and the snapshot pool.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Uploads(Arc<Mutex<Known>>);
+
+impl Uploads {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The files of a checkpoint that was restored: it is completed.
+    pub fn restored(&self, files: Files) {
+        self.lock().confirmed = Arc::new(files);
+    }
+
+    pub fn confirmed(&self) -> Arc<Files> {
+        self.lock().confirmed.clone()
+    }
+
+    fn written(&self, id: CheckpointId, files: Files) {
+        let mut known = self.lock();
+        if known.completed.is_none_or(|completed| id > completed) {
+            known.written.insert(id, files);
+        }
+    }
+
+    /// Notices can be lost: this one is also about all older checkpoints.
+    pub fn completed(&self, id: CheckpointId) {
+        let mut known = self.lock();
+        if known.completed.is_some_and(|completed| completed >= id) {
+            return;
+        }
+        known.completed = Some(id);
+        // a notice of the checkpoint that was restored is about files that are confirmed already
+        if let Some(files) = known.written.remove(&id) {
+            known.confirmed = Arc::new(files);
+        }
+        known.written = known.written.split_off(&id);
+    }
+
+    pub fn aborted(&self, id: CheckpointId) {
+        self.lock().written.remove(&id);
+    }
+}
+
+/// A folder that is deleted when nobody needs it any more.
+#[derive(Debug)]
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What the asynchronous part needs.
+pub(crate) struct NativeCheckpoint {
+    id: CheckpointId,
+    folder: Arc<Temporary>,
+    /// The files are there.
+    made: Pending<()>,
+    header: Vec<u8>,
+    range: KeyGroupRange,
+    options: Arc<RocksDbOptions>,
+    confirmed: Arc<Files>,
+    uploads: Uploads,
+    // keeps the work folder, of which `folder` is a part
+    _database: Arc<Database>,
+}
+
+impl NativeCheckpoint {
+    /// The synchronous part.
+    pub fn make(
+        database: &Arc<Database>,
+        id: CheckpointId,
+        header: &Header,
+        range: KeyGroupRange,
+        uploads: &Uploads,
+    ) -> Result<Self, StateError> {
+        let folder = database.dir.path().join(format!("chk-{id}"));
+        // of the same checkpoint, tried before
+        let _ = fs::remove_dir_all(&folder);
+        let folder = Arc::new(Temporary(folder));
+        let (of_job, wanted) = (database.clone(), Arc::downgrade(&folder));
+        let made = database.writer.barrier(move || match wanted.upgrade() {
+            Some(folder) => of_job.checkpoint(&folder.0),
+            // the checkpoint was given up meanwhile
+            None => Ok(()),
+        })?;
+        Ok(Self {
+            id,
+            folder,
+            made,
+            header: header.to_bytes(),
+            range,
+            options: database.tuning.options.clone(),
+            confirmed: uploads.confirmed(),
+            uploads: uploads.clone(),
+            _database: database.clone(),
+        })
+    }
+
+    /// The asynchronous part.
+    pub fn write(self, store: &dyn SnapshotStore, label: &str) -> Result<KeyedSnapshot, StateError> {
+        self.made.wait()?;
+        let folder = &self.folder.0;
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder).map_err(|e| disk(folder, "listing it", &e))? {
+            let entry = entry.map_err(|e| disk(folder, "listing it", &e))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // the write-ahead log is off, and what is in the log of messages is for people
+            if !name.ends_with(".log") && !name.starts_with("LOG") && name != "IDENTITY" {
+                names.push(name);
+            }
+        }
+        names.sort();
+        let shares = store.keeps_shared();
+        let threads = self.options.transfer_threads.max(1) as usize;
+        let files = in_parallel(threads, &names, |name| {
+            let is_table = name.ends_with(".sst");
+            if shares
+                && is_table
+                && let Some(stream) = self.confirmed.get(name)
+            {
+                return Ok(NamedStream { name: name.clone(), stream: stream.clone() });
+            }
+            let sharing = if shares && is_table { Sharing::Shared } else { Sharing::Private };
+            upload(folder, name, sharing, store, label)
+        })?;
+        let failed = |source| StateError::Io { what: format!("writing the snapshot `{label}`"), source };
+        let mut meta = store.create(&format!("{label}-states")).map_err(failed)?;
+        meta.write_all(&self.header).map_err(failed)?;
+        let meta = meta.finish().map_err(failed)?;
+        self.uploads.written(self.id, nameable(&files));
+        if let Some(local) = &self.options.local_recovery {
+            local.keep(self.id, folder);
+        }
+        let handle = IncrementalHandle {
+            range: self.range,
+            format: IncrementalFormat::RocksDb,
+            backend: self.options.instance,
+            meta,
+            files,
+        };
+        Ok(KeyedSnapshot { incremental: vec![handle], ..KeyedSnapshot::default() })
+    }
+}
+
+/// The files that later checkpoints may name.
+pub(crate) fn nameable(files: &[NamedStream]) -> Files {
+    let tables = files.iter().filter(|file| file.name.ends_with(".sst") && file.stream.is_shared());
+    tables.map(|file| (file.name.clone(), file.stream.clone())).collect()
+}
