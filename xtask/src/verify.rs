@@ -86,6 +86,23 @@ pub(crate) fn rules() -> bool {
     hold
 }
 
+/// Makes the packages that crates.io would get, in the target folder. They are not built again from there. It asks the
+/// registry's index, so it is no step of [`verify`].
+pub(crate) fn package() -> bool {
+    let names = match rules::published(&root()) {
+        Ok(names) => names,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return false;
+        }
+    };
+    let mut command = cargo(&["package", "--no-verify", "--allow-dirty", "--quiet"]);
+    for name in &names {
+        command.args(["--package", name]);
+    }
+    succeeds(command)
+}
+
 /// Formats, wraps comments, and applies what clippy can fix by itself.
 pub(crate) fn fix() -> bool {
     if let Err(error) = rules::wrap_all(&root()) {
