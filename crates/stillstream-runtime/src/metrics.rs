@@ -43,6 +43,19 @@ pub struct WorkerMetrics {
     pub max_in_flight: AtomicU64,
 }
 
+/// [`WorkerMetrics`] in a message.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(crate) struct WorkerFigures {
+    #[prost(uint64, tag = "1")]
+    records_in: u64,
+    #[prost(uint64, tag = "2")]
+    records_out: u64,
+    #[prost(uint64, tag = "3")]
+    activity: u64,
+    #[prost(uint64, tag = "4")]
+    max_in_flight: u64,
+}
+
 impl WorkerMetrics {
     pub(crate) fn enter(&self, vertex: u32) {
         let turn = (self.activity.load(Ordering::Relaxed) >> 16) + 1;
@@ -54,16 +67,23 @@ impl WorkerMetrics {
         self.activity.store(turn << 16, Ordering::Relaxed);
     }
 
-    /// Everything as numbers, for the way to the JobManager.
-    pub(crate) fn figures(&self) -> [u64; 4] {
-        [&self.records_in, &self.records_out, &self.activity, &self.max_in_flight]
-            .map(|figure| figure.load(Ordering::Relaxed))
+    /// Everything, for the way to the JobManager.
+    pub(crate) fn figures(&self) -> WorkerFigures {
+        WorkerFigures {
+            records_in: self.records_in.load(Ordering::Relaxed),
+            records_out: self.records_out.load(Ordering::Relaxed),
+            activity: self.activity.load(Ordering::Relaxed),
+            max_in_flight: self.max_in_flight.load(Ordering::Relaxed),
+        }
     }
 
     /// Takes over what another process counted.
-    pub(crate) fn learn(&self, figures: [u64; 4]) {
-        let own = [&self.records_in, &self.records_out, &self.activity, &self.max_in_flight];
-        own.into_iter().zip(figures).for_each(|(own, figure)| own.store(figure, Ordering::Relaxed));
+    pub(crate) fn learn(&self, figures: WorkerFigures) {
+        let WorkerFigures { records_in, records_out, activity, max_in_flight } = figures;
+        self.records_in.store(records_in, Ordering::Relaxed);
+        self.records_out.store(records_out, Ordering::Relaxed);
+        self.activity.store(activity, Ordering::Relaxed);
+        self.max_in_flight.store(max_in_flight, Ordering::Relaxed);
     }
 
     /// A number that changes with every activation, and the task that is being run now.

@@ -21,7 +21,7 @@ use timely::scheduling::Activator;
 
 use crate::batch::AnyBatch;
 use crate::chain::{Chain, Pause, Ports};
-use crate::control::{ChannelTime, Report, SnapshotTimes, TaskTime};
+use crate::control::{AckMetrics, ChannelTime, Report, TaskTime};
 use crate::event_time::{Combined, EventTime, Mark};
 use crate::exchange::{Channel, directed};
 use crate::flow::{Amount, WorkPace};
@@ -323,15 +323,12 @@ impl Driver {
         let (begun, now_ms) = (clock.elapsed(), clock.now_ms());
         let (aligned_from, aligned_ms) = self.align_since.take().unwrap_or((begun, now_ms));
         let parts = self.chain.snapshot(checkpoint)?;
-        let micros = |time: Duration| time.as_micros() as u64;
-        let times = SnapshotTimes {
-            start_delay_us: self
-                .shared
-                .triggered_at(id)
-                .map_or(0, |at| (aligned_ms - at).max(0) as u64 * 1000),
-            alignment_us: micros(begun.saturating_sub(aligned_from)),
-            sync_us: micros(clock.elapsed().saturating_sub(begun)),
-            async_us: 0,
+        let delay_ms = self.shared.triggered_at(id).map_or(0, |at| aligned_ms.saturating_sub(at));
+        let metrics = AckMetrics {
+            start_delay: Duration::from_millis(u64::try_from(delay_ms).unwrap_or(0)),
+            alignment: begun.saturating_sub(aligned_from),
+            synchronous: clock.elapsed().saturating_sub(begun),
+            asynchronous: Duration::ZERO,
         };
         self.epoch = id;
         self.snapshotted.push_back(id);
@@ -341,7 +338,7 @@ impl Driver {
         self.capabilities.iter_mut().for_each(|capability| capability.downgrade(&id));
         let (generation, subtask, reports) =
             (self.shared.generation, self.subtask, self.shared.reports.clone());
-        self.shared.pool.submit(SnapshotJob { generation, checkpoint, subtask, parts, times, reports });
+        self.shared.pool.submit(SnapshotJob { generation, checkpoint, subtask, parts, metrics, reports });
         Ok(())
     }
 
