@@ -102,17 +102,32 @@ fn operator_out(operator: &OperatorState) -> proto::Operator {
         name: operator.name.clone(),
         parallelism: operator.parallelism,
         max_parallelism: operator.max_parallelism,
-        subtasks: operator
-            .subtasks
-            .iter()
-            .map(|(index, state)| proto::Subtask {
-                index: index.0,
-                keyed: state.keyed.iter().map(keyed_out).collect(),
-                operator: state.operator.iter().map(operator_handle_out).collect(),
-                incremental: state.incremental.iter().map(incremental_out).collect(),
-            })
-            .collect(),
+        subtasks: operator.subtasks.iter().map(|(index, state)| subtask_out(*index, state)).collect(),
     }
+}
+
+fn subtask_out(index: SubtaskIndex, state: &OperatorSubtaskState) -> proto::Subtask {
+    proto::Subtask {
+        index: index.0,
+        keyed: state.keyed.iter().map(keyed_out).collect(),
+        operator: state.operator.iter().map(operator_handle_out).collect(),
+        incremental: state.incremental.iter().map(incremental_out).collect(),
+    }
+}
+
+/// The state of one subtask, as it is within `_metadata`: for messages between processes.
+pub fn encode_state(state: &OperatorSubtaskState) -> Vec<u8> {
+    subtask_out(SubtaskIndex(0), state).encode_to_vec()
+}
+
+/// Reads what [`encode_state`] wrote; `what` is how errors call the message.
+///
+/// # Errors
+/// [`StorageError::Corrupt`] with what was compared, expected and found.
+pub fn decode_state(what: &str, bytes: &[u8]) -> Result<OperatorSubtaskState, StorageError> {
+    let subtask = proto::Subtask::decode(bytes)
+        .map_err(|error| StorageError::corrupt(what, "content", "the state of a subtask", error))?;
+    Reader { path: what }.subtask(subtask).map(|(_, state)| state)
 }
 
 fn keyed_out(handle: &KeyedStateHandle) -> proto::Keyed {
@@ -192,30 +207,24 @@ impl Reader<'_> {
     }
 
     fn operator(&self, operator: proto::Operator) -> Result<OperatorState, StorageError> {
-        let subtask = |s: proto::Subtask| {
-            let state = OperatorSubtaskState {
-                keyed: s.keyed.into_iter().map(|k| self.keyed(k)).collect::<Result<_, _>>()?,
-                operator: s
-                    .operator
-                    .into_iter()
-                    .map(|o| self.operator_handle(o))
-                    .collect::<Result<_, _>>()?,
-                incremental: s
-                    .incremental
-                    .into_iter()
-                    .map(|i| self.incremental(i))
-                    .collect::<Result<_, _>>()?,
-            };
-            Ok((SubtaskIndex(s.index), state))
-        };
+        let subtasks = operator.subtasks.into_iter().map(|subtask| self.subtask(subtask));
         Ok(OperatorState {
             id: OperatorId(self.id16(&operator.id)?),
             uid: operator.uid,
             name: operator.name,
             parallelism: operator.parallelism,
             max_parallelism: operator.max_parallelism,
-            subtasks: operator.subtasks.into_iter().map(subtask).collect::<Result<_, StorageError>>()?,
+            subtasks: subtasks.collect::<Result<_, StorageError>>()?,
         })
+    }
+
+    fn subtask(&self, s: proto::Subtask) -> Result<(SubtaskIndex, OperatorSubtaskState), StorageError> {
+        let state = OperatorSubtaskState {
+            keyed: s.keyed.into_iter().map(|k| self.keyed(k)).collect::<Result<_, _>>()?,
+            operator: s.operator.into_iter().map(|o| self.operator_handle(o)).collect::<Result<_, _>>()?,
+            incremental: s.incremental.into_iter().map(|i| self.incremental(i)).collect::<Result<_, _>>()?,
+        };
+        Ok((SubtaskIndex(s.index), state))
     }
 
     fn keyed(&self, keyed: proto::Keyed) -> Result<KeyedStateHandle, StorageError> {

@@ -43,4 +43,4 @@ pub use handle::{
 };
 pub use ids::{CheckpointId, Generation, JobId, OperatorId, SubtaskId, SubtaskIndex, VertexId};
 pub use key_group::{KeyGroup, KeyGroupRange, KeyGroups, KeyHash};
-pub use time::Timestamp;
+pub use time::{EventTime, Timestamp};

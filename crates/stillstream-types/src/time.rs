@@ -236,6 +236,32 @@ impl<'de> serde::Deserialize<'de> for Timestamp {
     }
 }
 
+/// How far event time is on a channel, or for an operator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EventTime {
+    /// No earlier record will come, late ones aside. Milliseconds since 1970; `i64::MAX` is the end of the input.
+    pub watermark: i64,
+    /// Nothing is expected for now: whoever combines several channels does not wait for this one.
+    pub idle: bool,
+}
+
+impl EventTime {
+    /// Where everything begins.
+    pub const START: Self = Self { watermark: i64::MIN, idle: false };
+    /// The end of the input.
+    pub const END: Self = Self { watermark: i64::MAX, idle: false };
+
+    /// Whether nothing will come any more.
+    pub fn is_end(&self) -> bool {
+        self.watermark == i64::MAX
+    }
+
+    /// The watermark as a moment.
+    pub fn timestamp(&self) -> Timestamp {
+        Timestamp::from_millis(self.watermark)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

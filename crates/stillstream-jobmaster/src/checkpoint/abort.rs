@@ -9,6 +9,7 @@ use crate::checkpoint::register::Purpose;
 use crate::checkpoint::statistics::{
     CheckpointStatus, CheckpointSummary, LongestPhases, Slowest, explain, missing_text, slowest_phase,
 };
+use crate::message::Control;
 
 impl CheckpointCoordinator {
     /// Aborts a checkpoint and deletes its files; does nothing while the register may already name it.
@@ -53,7 +54,7 @@ impl CheckpointCoordinator {
         }
         let generation = pending.generation;
         if self.attempt_of(generation).is_some() {
-            self.out.push(Command::NotifyAborted { generation, checkpoint: id });
+            self.tell(generation, Control::Aborted { id });
         }
         if let Some(request) = pending.checkpoint.request {
             let result = Err(CheckpointFailure::new(reason, format!("checkpoint {id} failed: {message}")));

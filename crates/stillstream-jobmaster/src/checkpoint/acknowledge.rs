@@ -17,9 +17,10 @@ use stillstream_types::{CheckpointId, Generation, SubtaskId, TaskSnapshot, check
 
 use super::{CheckpointCoordinator, Phase};
 use crate::checkpoint::cleaner::files_of;
-use crate::checkpoint::event::AckMetrics;
+use crate::checkpoint::command::Command;
 use crate::checkpoint::failure::FailureReason;
 use crate::checkpoint::pending::AckOutcome;
+use crate::message::AckMetrics;
 
 impl CheckpointCoordinator {
     pub(super) fn on_acknowledge(
@@ -30,7 +31,7 @@ impl CheckpointCoordinator {
         snapshot: TaskSnapshot,
         metrics: AckMetrics,
     ) {
-        let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.generation == generation) else {
+        let Some(attempt) = self.attempt_of(generation) else {
             self.discard_stray(id, &snapshot, &format!("{subtask} of generation {generation}"));
             return;
         };
@@ -46,19 +47,15 @@ impl CheckpointCoordinator {
             self.fail_checkpoint(id, FailureReason::CheckpointDeclined, &message);
             return;
         }
-        let (Some(attempt), Some(pending)) = (self.attempt.as_mut(), self.pending.get_mut(&id)) else {
+        let (Some(attempt), Some(pending)) = (&self.attempt, self.pending.get_mut(&id)) else {
             return;
         };
         let foreign = attempt.task(subtask).and_then(|task| {
             let has = |id| task.operators.iter().any(|operator| operator.id == id);
             snapshot.operators.iter().map(|(id, _)| *id).find(|id| !has(*id))
         });
-        let has_state = !snapshot.is_empty();
         match pending.checkpoint.acknowledge(subtask, snapshot, metrics, self.now) {
             AckOutcome::Success { last } => {
-                if has_state {
-                    attempt.stateful.insert(subtask);
-                }
                 if let Some(operator) = foreign {
                     let message =
                         format!("{label} acknowledged state of operator {operator}, which it does not run");
@@ -114,14 +111,14 @@ impl CheckpointCoordinator {
         let strays = self.strays(id, snapshot);
         self.discard_shared(strays);
         match self.cleaner.discard_snapshot(id, directory, snapshot, self.register.named(), self.now) {
-            Ok(command) => self.out.extend(command),
+            Ok(call) => self.out.extend(call.map(Command::Storage)),
             Err(refusal) => self.warn(refusal.to_string()),
         }
     }
 
     pub(super) fn discard_directory(&mut self, id: CheckpointId, path: &str, shared: Vec<String>) {
         match self.cleaner.discard_directory(id, path, shared, self.register.named(), self.now) {
-            Ok(command) => self.out.push(command),
+            Ok(call) => self.call(call),
             Err(refusal) => self.warn(refusal.to_string()),
         }
     }

@@ -1,7 +1,6 @@
 //! Attempts: the register is claimed, the attempt begins, runs, and stops.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_types::{CheckpointId, Generation, JobOutcome, RegisterRecord, SubtaskId};
@@ -11,6 +10,7 @@ use crate::checkpoint::cleaner;
 use crate::checkpoint::command::Command;
 use crate::checkpoint::failure::FailureReason;
 use crate::checkpoint::register::Purpose;
+use crate::checkpoint::storage::StorageCall;
 use crate::plan::TaskInfo;
 
 /// The attempt that runs.
@@ -19,37 +19,17 @@ pub(super) struct Attempt {
     pub(super) generation: Generation,
     tasks: Vec<TaskInfo>,
     index: BTreeMap<SubtaskId, usize>,
-    finished: BTreeSet<SubtaskId>,
     pub(super) ended_sources: BTreeSet<SubtaskId>,
-    // tasks that acknowledged state in this attempt
-    pub(super) stateful: BTreeSet<SubtaskId>,
-    // tasks that have not finished, and the sources among them
-    pub(super) subtasks: Arc<[SubtaskId]>,
-    pub(super) sources: Arc<[SubtaskId]>,
 }
 
 impl Attempt {
     fn new(generation: Generation, tasks: Vec<TaskInfo>) -> Self {
         let index = tasks.iter().enumerate().map(|(at, task)| (task.id, at)).collect();
-        let mut attempt = Self {
-            generation,
-            tasks,
-            index,
-            finished: BTreeSet::new(),
-            ended_sources: BTreeSet::new(),
-            stateful: BTreeSet::new(),
-            subtasks: Arc::from([]),
-            sources: Arc::from([]),
-        };
-        attempt.select();
-        attempt
+        Self { generation, tasks, index, ended_sources: BTreeSet::new() }
     }
 
-    fn select(&mut self) {
-        let running = || self.tasks.iter().filter(|task| !self.finished.contains(&task.id));
-        let subtasks = running().map(|task| task.id).collect();
-        let sources = running().filter(|task| task.is_source).map(|task| task.id).collect();
-        (self.subtasks, self.sources) = (subtasks, sources);
+    pub(super) fn subtasks(&self) -> impl ExactSizeIterator<Item = SubtaskId> {
+        self.tasks.iter().map(|task| task.id)
     }
 
     pub(super) fn task(&self, subtask: SubtaskId) -> Option<&TaskInfo> {
@@ -69,13 +49,9 @@ impl Attempt {
         format!("{} ({subtask})", self.name(subtask))
     }
 
-    pub(super) fn finish(&mut self, subtask: SubtaskId) {
-        self.finished.insert(subtask);
-        self.select();
-    }
-
     pub(super) fn all_sources_ended(&self) -> bool {
-        !self.sources.is_empty() && self.sources.iter().all(|source| self.ended_sources.contains(source))
+        let mut sources = self.tasks.iter().filter(|task| task.is_source).peekable();
+        sources.peek().is_some() && sources.all(|source| self.ended_sources.contains(&source.id))
     }
 }
 
@@ -133,7 +109,7 @@ impl CheckpointCoordinator {
         let restore_from = self.latest_completed().cloned();
         self.statistics.counts.restored += u64::from(restore_from.is_some());
         self.out.push(Command::BeginAttempt { generation, restore_from });
-        self.out.push(Command::ListDirectories);
+        self.call(StorageCall::ListDirectories);
         self.read_references();
     }
 

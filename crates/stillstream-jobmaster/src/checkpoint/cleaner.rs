@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use stillstream_types::{CheckpointId, CompletedRef, StreamHandle, TaskSnapshot, checkpoint_paths};
 
-use crate::checkpoint::command::{Command, DiscardId, DiscardTarget};
+use crate::checkpoint::storage::{DiscardId, DiscardTarget, StorageCall};
 
 /// Which of the listed names a crash left behind: directories of checkpoints with an id below `first_own` that nothing names.
 pub fn orphans<'a>(
@@ -94,7 +94,7 @@ impl Cleaner {
         shared: Vec<String>,
         mut named: impl Iterator<Item = &'a CompletedRef>,
         now: Duration,
-    ) -> Result<Command, Refusal> {
+    ) -> Result<StorageCall, Refusal> {
         let path = path.trim_end_matches('/');
         if !checkpoint_paths::is_of_one_checkpoint(path) {
             return Err(Refusal::NotACheckpoint { path: path.to_owned() });
@@ -107,7 +107,7 @@ impl Cleaner {
     }
 
     /// Deletes shared files that the registry has given back; `None` if there are none.
-    pub fn discard_shared(&mut self, paths: Vec<String>, now: Duration) -> Option<Command> {
+    pub fn discard_shared(&mut self, paths: Vec<String>, now: Duration) -> Option<StorageCall> {
         let label = match paths.as_slice() {
             [] => return None,
             [one] => one.clone(),
@@ -125,7 +125,7 @@ impl Cleaner {
         snapshot: &TaskSnapshot,
         mut named: impl Iterator<Item = &'a CompletedRef>,
         now: Duration,
-    ) -> Result<Option<Command>, Refusal> {
+    ) -> Result<Option<StorageCall>, Refusal> {
         let files: Vec<String> =
             files_of(snapshot).filter(|path| !checkpoint_paths::is_shared(path)).map(str::to_owned).collect();
         let Some(first) = files.first() else { return Ok(None) };
@@ -139,11 +139,11 @@ impl Cleaner {
         Ok(Some(self.start(DiscardTarget::Files(files), path, false, now)))
     }
 
-    fn start(&mut self, target: DiscardTarget, path: String, holds_back: bool, now: Duration) -> Command {
+    fn start(&mut self, target: DiscardTarget, path: String, holds_back: bool, now: Duration) -> StorageCall {
         let discard = DiscardId(self.next);
         self.next += 1;
         self.running.insert(discard, Running { since: now, holds_back, path });
-        Command::Discard { discard, target }
+        StorageCall::Discard { discard, target }
     }
 
     /// A deletion ended; `None` if it was not under way (a repeated answer). Otherwise what it was about.
@@ -244,7 +244,7 @@ mod tests {
         let files = snapshot(&["chk-4/a", "chk-4/b/c"]);
         let command = cleaner().discard_snapshot(CheckpointId(4), "chk-4", &files, [].iter(), NOW).unwrap();
         let target = DiscardTarget::Files(vec!["chk-4/a".into(), "chk-4/b/c".into()]);
-        assert_eq!(command, Some(Command::Discard { discard: DiscardId(0), target }));
+        assert_eq!(command, Some(StorageCall::Discard { discard: DiscardId(0), target }));
         for nothing in [TaskSnapshot::default(), snapshot(&["shared/4-a"])] {
             let command = cleaner().discard_snapshot(CheckpointId(4), "chk-4", &nothing, [].iter(), NOW);
             assert_eq!(command, Ok(None), "inline state, and files about which the registry decides");

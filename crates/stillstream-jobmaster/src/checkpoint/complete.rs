@@ -10,10 +10,11 @@ use stillstream_types::{
 use super::{Abandoned, CheckpointCoordinator, Closing, ID_RESERVE, Pending, Phase, Stopped};
 use crate::checkpoint::command::{CheckpointReport, Command};
 use crate::checkpoint::completed;
-use crate::checkpoint::event::WriteOutcome;
 use crate::checkpoint::failure::FailureReason;
 use crate::checkpoint::register::{Purpose, Settled};
 use crate::checkpoint::statistics::CheckpointStatus;
+use crate::checkpoint::storage::{StorageCall, WriteOutcome};
+use crate::message::Control;
 
 impl CheckpointCoordinator {
     /// All have acknowledged.
@@ -21,17 +22,16 @@ impl CheckpointCoordinator {
         let Some(operators) = self.pending.get(&id).map(|pending| self.operators(pending)) else { return };
         let Some(pending) = self.pending.get_mut(&id) else { return };
         pending.phase = Phase::WritingMetadata;
-        let triggered = i64::try_from(pending.checkpoint.triggered_at.as_millis()).unwrap_or(i64::MAX);
         let metadata = Box::new(CheckpointMetadata {
             id,
             job: self.job,
             job_name: self.job_name.clone(),
             generation: pending.generation,
             kind: pending.checkpoint.kind,
-            triggered_at_ms: self.zero_ms.saturating_add(triggered),
+            triggered_at_ms: pending.checkpoint.triggered_at_ms,
             operators,
         });
-        self.out.push(Command::WriteMetadata { metadata });
+        self.call(StorageCall::WriteMetadata { metadata });
     }
 
     /// The state of all operators that have any, in the plan's order.
@@ -117,7 +117,7 @@ impl CheckpointCoordinator {
             match (record, purpose) {
                 (Some(record), purpose) => {
                     let command = self.register.begin(purpose, since, record);
-                    self.out.push(command);
+                    self.call(command);
                     return;
                 }
                 (None, Purpose::Complete(new)) => {
@@ -166,7 +166,7 @@ impl CheckpointCoordinator {
             }
             Settled::Open(command, said) => {
                 self.out.extend(said.map(Command::Warn));
-                self.out.extend(command);
+                self.out.extend(command.map(Command::Storage));
             }
             Settled::Rebased => {}
             Settled::Fenced(owner) => self.step_down(owner),
@@ -225,7 +225,7 @@ impl CheckpointCoordinator {
         let kind = pending.checkpoint.kind;
         let generation = pending.generation;
         if self.attempt_of(generation).is_some() && kind != CheckpointKind::Savepoint {
-            self.out.push(Command::NotifyComplete { generation, checkpoint: id });
+            self.tell(generation, Control::Complete { id });
         }
         if let Some(request) = pending.checkpoint.request {
             let (size_bytes, duration) = (summary.size_bytes, summary.duration);

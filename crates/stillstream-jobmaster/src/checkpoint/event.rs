@@ -1,71 +1,21 @@
-//! What the shells tell the coordinator.
-
-use std::time::Duration;
+//! What the coordinator is told.
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, Generation, JobFigures, JobOutcome, RegisterRecord, SubtaskId, TaskSnapshot,
+    CheckpointId, CheckpointKind, Generation, JobFigures, JobOutcome, SubtaskId, TaskSnapshot,
 };
 
-use crate::checkpoint::command::DiscardId;
+use crate::checkpoint::storage::StorageAnswer;
+use crate::message::AckMetrics;
 use crate::plan::TaskInfo;
 
 /// The name that a shell gives to a request, so that it can find whom to answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u64);
 
-/// What a task measured while it took part in a checkpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct AckMetrics {
-    /// From the trigger to the first barrier.
-    pub start_delay: Duration,
-    /// From the first barrier to the last.
-    pub alignment: Duration,
-    /// The synchronous part: the worker stood still.
-    pub synchronous: Duration,
-    /// The asynchronous part: writing.
-    pub asynchronous: Duration,
-}
-
-/// Which files below `shared/` checkpoints name, as their metadata says.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct References {
-    /// By checkpoint, the paths relative to the job's checkpoint directory.
-    pub found: Vec<(CheckpointId, Vec<String>)>,
-    /// Which of these the register does not name but a person keeps.
-    pub kept: Vec<CheckpointId>,
-    /// What could not be read, and why.
-    pub unreadable: Vec<String>,
-}
-
-/// How the write of a metadata file ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum WriteOutcome {
-    /// It is durable.
-    Written,
-    /// Determinate: it surely does not exist.
-    Failed(String),
-    /// Indeterminate: it may exist, now or later.
-    Unknown(String),
-}
-
-/// How a compare-and-set of the register ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum RegisterOutcome {
-    /// The new record is durable.
-    Written,
-    /// Determinate: the record was surely not changed by this write, and never will be.
-    Failed(String),
-    /// Indeterminate: the write may have happened or may still happen; also when the comparison failed and the record
-    /// found is not of a higher generation. The coordinator reads the register before it goes on.
-    Unknown(String),
-    /// The register belongs to this higher generation.
-    Fenced(Generation),
-}
-
-/// What happened. A shell hands each to [`CheckpointCoordinator::handle`](crate::CheckpointCoordinator::handle).
+/// What happened.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
-    /// An attempt is wanted. Answered by [`Command::BeginAttempt`](crate::Command::BeginAttempt) with its generation, once
+    /// An attempt is wanted. Answered by [`Command::BeginAttempt`](super::command::Command::BeginAttempt) with its generation, once
     /// the register belongs to that.
     AttemptRequested,
     /// All tasks of the attempt run.
@@ -89,14 +39,6 @@ pub enum Event {
         /// The source.
         subtask: SubtaskId,
     },
-    /// A task is gone for good and will answer no more. Before the final checkpoint is committed that is right only for a
-    /// task without state; for any other, its part would be missing from later checkpoints, so the job is failed.
-    TaskFinished {
-        /// Which attempt.
-        generation: Generation,
-        /// The task.
-        subtask: SubtaskId,
-    },
     /// A task has committed everything up to `checkpoint`. Wanted after the final checkpoint, welcome at any time.
     CommitConfirmed {
         /// Which attempt.
@@ -106,7 +48,7 @@ pub enum Event {
         /// The task.
         subtask: SubtaskId,
     },
-    /// Time passed: sent at [`Command::WakeAt`](crate::Command::WakeAt), or at any time.
+    /// Time passed: sent at [`Command::WakeAt`](super::command::Command::WakeAt), or at any time.
     Tick,
     /// Somebody wants a checkpoint or a savepoint.
     TriggerRequested {
@@ -141,57 +83,18 @@ pub enum Event {
         /// What happened.
         message: String,
     },
-    /// Answer to [`Command::WriteMetadata`](crate::Command::WriteMetadata).
-    MetadataWritten {
-        /// Which checkpoint.
-        checkpoint: CheckpointId,
-        /// How it ended.
-        outcome: WriteOutcome,
-    },
-    /// Answer to [`Command::UpdateRegister`](crate::Command::UpdateRegister).
-    RegisterUpdated {
-        /// How it ended.
-        outcome: RegisterOutcome,
-    },
-    /// Answer to [`Command::ReadRegister`](crate::Command::ReadRegister).
-    RegisterRead {
-        /// The record, `None` if there surely is none, or why it could not be read.
-        result: Result<Option<RegisterRecord>, String>,
-    },
-    /// Answer to [`Command::ListDirectories`](crate::Command::ListDirectories).
-    DirectoriesListed {
-        /// Names of the entries directly below the job's checkpoint directory. May be empty if listing failed: then
-        /// nothing is cleaned up this time.
-        names: Vec<String>,
-    },
-    /// Answer to [`Command::ReadReferences`](crate::Command::ReadReferences).
-    ReferencesRead {
-        /// What was read, and what could not be.
-        references: References,
-    },
-    /// Answer to [`Command::ListShared`](crate::Command::ListShared).
-    SharedListed {
-        /// The files in `shared/` by their paths relative to the job's checkpoint directory, those of unfinished writers too;
-        /// or why it could not be listed.
-        result: Result<Vec<String>, String>,
-    },
-    /// Answer to [`Command::Discard`](crate::Command::Discard): done, or given up. "Not found" is success.
-    DiscardDone {
-        /// Which.
-        discard: DiscardId,
-        /// Why it was given up, if it was.
-        failure: Option<String>,
-    },
+    /// Storage answers.
+    Storage(StorageAnswer),
     /// What the job has come to so far. The newest is recorded with the job's end.
     Measured {
         /// The figures.
         figures: JobFigures,
     },
-    /// The job ended otherwise than by [`Command::FinishJob`](crate::Command::FinishJob): cancelled by a person, or failed
+    /// The job ended otherwise than by [`Command::FinishJob`](super::command::Command::FinishJob): cancelled by a person, or failed
     /// for good. The coordinator records it and applies the retention policy, then answers `FinishJob` with that outcome, or,
     /// when the end of the input was being recorded already, with `Finished`. If neither can be recorded in
-    /// [`CoordinatorSetup::end_timeout`](crate::CoordinatorSetup::end_timeout), it answers
-    /// [`Command::EndUnrecorded`](crate::Command::EndUnrecorded). One of these comes always, unless another generation took
+    /// [`CoordinatorSetup::end_timeout`](super::CoordinatorSetup::end_timeout), it answers
+    /// [`Command::EndUnrecorded`](super::command::Command::EndUnrecorded). One of these comes always, unless another generation took
     /// over.
     JobEnded {
         /// [`JobOutcome::Cancelled`] or [`JobOutcome::Failed`].

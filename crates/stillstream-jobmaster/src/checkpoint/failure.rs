@@ -44,8 +44,6 @@ reasons! {
     CheckpointSubsumed = "CHECKPOINT_SUBSUMED", false;
     /// A task declined.
     CheckpointDeclined = "CHECKPOINT_DECLINED", true;
-    /// A task was closing.
-    CheckpointDeclinedTaskClosing = "CHECKPOINT_DECLINED_TASK_CLOSING", false;
     /// The coordinator was shut down.
     CheckpointCoordinatorShutdown = "CHECKPOINT_COORDINATOR_SHUTDOWN", false;
     /// The coordinator was suspended, as by a loss of leadership.

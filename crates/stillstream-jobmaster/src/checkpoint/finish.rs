@@ -14,6 +14,7 @@ use crate::checkpoint::failure::FailureReason;
 use crate::checkpoint::register::{Purpose, RETRY};
 use crate::checkpoint::request_queue::Request;
 use crate::checkpoint::statistics::missing_text;
+use crate::message::Control;
 
 /// A notice can be lost: who has not confirmed is told again after this time.
 const REMIND: Duration = Duration::from_secs(5);
@@ -88,7 +89,7 @@ impl CheckpointCoordinator {
 
     pub(super) fn on_final_completed(&mut self, id: CheckpointId, generation: Generation) {
         let Some(attempt) = self.attempt_of(generation) else { return };
-        let waiting: BTreeSet<_> = attempt.subtasks.iter().copied().collect();
+        let waiting: BTreeSet<_> = attempt.subtasks().collect();
         let (since, remind_at) = (self.now, self.now + REMIND);
         self.closing = Closing::Committing { id, waiting, since, remind_at, late_said: false };
     }
@@ -123,40 +124,6 @@ impl CheckpointCoordinator {
         self.register.push(Purpose::End(outcome), self.now);
     }
 
-    pub(super) fn on_task_finished(&mut self, generation: Generation, subtask: SubtaskId) {
-        let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.generation == generation) else {
-            return;
-        };
-        let Some(task) = attempt.task(subtask) else { return };
-        if matches!(self.closing, Closing::Ending { .. }) {
-            return;
-        }
-        let needed = task.is_source || attempt.stateful.contains(&subtask);
-        if needed && self.config.interval.is_some() {
-            let message = format!(
-                "{} finished before its part of the final checkpoint was committed: later checkpoints would miss its state",
-                attempt.label(subtask)
-            );
-            self.out.push(Command::FailJob { kind: ErrorKind::State, message });
-            return;
-        }
-        let label = attempt.label(subtask);
-        attempt.finish(subtask);
-        let all = attempt.subtasks.is_empty();
-        let waiting: Vec<CheckpointId> =
-            self.pending.iter().filter(|(_, p)| p.checkpoint.waits_for(subtask)).map(|(id, _)| *id).collect();
-        for id in waiting {
-            let message = format!("{label} finished before it acknowledged");
-            self.fail_checkpoint(id, FailureReason::CheckpointDeclinedTaskClosing, &message);
-        }
-        if let Closing::Committing { waiting, .. } = &mut self.closing {
-            waiting.remove(&subtask);
-            self.finish_if_committed();
-        } else if all && self.config.interval.is_none() {
-            self.end(JobOutcome::Finished);
-        }
-    }
-
     /// The final checkpoint's time, reminders, and the deadline of commits.
     pub(super) fn on_closing_time(&mut self) {
         let (now, timeout) = (self.now, self.config.timeout);
@@ -173,7 +140,7 @@ impl CheckpointCoordinator {
                 *late_said = true;
                 let named: Vec<_> =
                     waiting.iter().take(10).map(|id| (*id, attempt.name(*id).to_owned())).collect();
-                let text = missing_text(waiting.len(), attempt.subtasks.len(), &named);
+                let text = missing_text(waiting.len(), attempt.subtasks().len(), &named);
                 let message = format!(
                     "the commits of the final checkpoint were not confirmed within {timeout:?} \
                      (execution.checkpointing.timeout): {text}"
@@ -182,8 +149,8 @@ impl CheckpointCoordinator {
             }
             Closing::Committing { id, remind_at, late_said: false, .. } if now >= *remind_at => {
                 *remind_at = now + REMIND;
-                let (generation, checkpoint) = (attempt.generation, *id);
-                self.out.push(Command::NotifyComplete { generation, checkpoint });
+                let (generation, id) = (attempt.generation, *id);
+                self.tell(generation, Control::Complete { id });
             }
             _ => {}
         }
@@ -216,9 +183,7 @@ impl CheckpointCoordinator {
             },
         };
         record.outcome = outcome;
-        let since_zero = i64::try_from(self.now.as_millis()).unwrap_or(i64::MAX);
-        let end = JobEnd { at_ms: self.zero_ms.saturating_add(since_zero), figures: self.figures.clone() };
-        record.ended = Some(Box::new(end));
+        record.ended = Some(Box::new(JobEnd { at_ms: self.wall_ms, figures: self.figures.clone() }));
         match outcome {
             // a later start resumes from them
             JobOutcome::Failed | JobOutcome::Running => {}

@@ -35,6 +35,7 @@ mod request_queue;
 mod shared;
 mod shared_files;
 pub(crate) mod statistics;
+pub(crate) mod storage;
 mod trigger;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -54,6 +55,9 @@ use crate::checkpoint::register::Register;
 use crate::checkpoint::request_queue::RequestQueue;
 use crate::checkpoint::shared_files::SharedFiles;
 use crate::checkpoint::statistics::{CheckpointStatistics, CheckpointSummary};
+use crate::checkpoint::storage::{StorageAnswer, StorageCall};
+use crate::message::Control;
+use crate::moment::Moment;
 
 use attempt::Attempt;
 use finish::Closing;
@@ -74,8 +78,6 @@ pub struct CoordinatorSetup {
     pub job_name: String,
     /// The settings.
     pub config: CheckpointConfig,
-    /// The wall clock at the coordinator's zero, in milliseconds since 1970: dates metadata, decides nothing.
-    pub zero_ms: i64,
     /// What the register holds, read from the same authority that writes go to; `None` only if there surely is no record. An
     /// unreadable register is an error of the shell's, never `None`: a job that had a checkpoint must not start empty.
     pub register: Option<RegisterRecord>,
@@ -118,8 +120,8 @@ pub struct CheckpointCoordinator {
     job: JobId,
     job_name: String,
     config: CheckpointConfig,
-    zero_ms: i64,
     now: Duration,
+    wall_ms: i64,
     register: Register,
     // the generation under which this coordinator may write
     claimed: Option<Generation>,
@@ -163,15 +165,15 @@ struct Stopped {
 impl CheckpointCoordinator {
     /// A coordinator that has done nothing yet; fails if the settings cannot work.
     pub fn new(setup: CoordinatorSetup) -> Result<Self, ConfigError> {
-        let CoordinatorSetup { job, job_name, config, zero_ms, register, first_delay, end_timeout } = setup;
+        let CoordinatorSetup { job, job_name, config, register, first_delay, end_timeout } = setup;
         config.validate()?;
         // a deletion may hold back checkpoints for one period, never longer
         let patience = config.period().unwrap_or(Duration::from_secs(10));
         Ok(Self {
             job,
             job_name,
-            zero_ms,
             now: Duration::ZERO,
+            wall_ms: 0,
             register: Register::new(register),
             claimed: None,
             attempt_wanted: false,
@@ -203,18 +205,17 @@ impl CheckpointCoordinator {
         })
     }
 
-    /// Takes in what happened and says what to do. `now` is the time since the coordinator's zero, from a monotonic clock.
-    pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Command> {
+    /// Takes in what happened and says what to do.
+    pub fn handle(&mut self, event: Event, at: Moment) -> Vec<Command> {
         if let Some(stopped) = &self.stopped {
             return self.after_the_stop(stopped, &event);
         }
-        self.now = self.now.max(now);
+        (self.now, self.wall_ms) = (self.now.max(at.now), at.wall_ms);
         match event {
             Event::AttemptRequested => self.on_attempt_requested(),
             Event::AttemptStarted { generation, tasks } => self.on_attempt_started(generation, tasks),
             Event::AttemptStopped { generation, reason } => self.on_attempt_stopped(generation, &reason),
             Event::SourceEnded { generation, subtask } => self.on_source_ended(generation, subtask),
-            Event::TaskFinished { generation, subtask } => self.on_task_finished(generation, subtask),
             Event::CommitConfirmed { generation, checkpoint, subtask } => {
                 self.on_commit_confirmed(generation, checkpoint, subtask);
             }
@@ -229,23 +230,7 @@ impl CheckpointCoordinator {
             Event::Decline { generation, checkpoint, subtask, message } => {
                 self.on_decline(generation, checkpoint, subtask, &message);
             }
-            Event::MetadataWritten { checkpoint, outcome } => self.on_metadata_written(checkpoint, outcome),
-            Event::RegisterUpdated { outcome } => {
-                let settled = self.register.on_updated(outcome, self.now);
-                self.on_register_settled(settled);
-            }
-            Event::RegisterRead { result } => {
-                let settled = self.register.on_read(result, self.now);
-                self.on_register_settled(settled);
-            }
-            Event::DirectoriesListed { names } => self.on_directories_listed(&names),
-            Event::ReferencesRead { references } => self.on_references_read(references),
-            Event::SharedListed { result } => self.on_shared_listed(result),
-            Event::DiscardDone { discard, failure } => {
-                if let (Some(path), Some(failure)) = (self.cleaner.done(discard), failure) {
-                    self.warn(format!("{path} could not be deleted, the next start tries again: {failure}"));
-                }
-            }
+            Event::Storage(answer) => self.on_answer(answer),
             Event::Measured { figures } => self.figures = figures,
             Event::JobEnded { outcome } => self.on_job_ended(outcome),
         }
@@ -258,6 +243,30 @@ impl CheckpointCoordinator {
             self.set_wake();
         }
         std::mem::take(&mut self.out)
+    }
+
+    fn on_answer(&mut self, answer: StorageAnswer) {
+        match answer {
+            StorageAnswer::MetadataWritten { checkpoint, outcome } => {
+                self.on_metadata_written(checkpoint, outcome)
+            }
+            StorageAnswer::RegisterUpdated { outcome } => {
+                let settled = self.register.on_updated(outcome, self.now);
+                self.on_register_settled(settled);
+            }
+            StorageAnswer::RegisterRead { result } => {
+                let settled = self.register.on_read(result, self.now);
+                self.on_register_settled(settled);
+            }
+            StorageAnswer::DirectoriesListed { names } => self.on_directories_listed(&names),
+            StorageAnswer::ReferencesRead { references } => self.on_references_read(references),
+            StorageAnswer::SharedListed { result } => self.on_shared_listed(result),
+            StorageAnswer::DiscardDone { discard, failure } => {
+                if let (Some(path), Some(failure)) = (self.cleaner.done(discard), failure) {
+                    self.warn(format!("{path} could not be deleted, the next start tries again: {failure}"));
+                }
+            }
+        }
     }
 
     /// Retained checkpoints as the last durable record names them, oldest first.
@@ -296,6 +305,14 @@ impl CheckpointCoordinator {
             .collect()
     }
 
+    fn call(&mut self, call: StorageCall) {
+        self.out.push(Command::Storage(call));
+    }
+
+    fn tell(&mut self, generation: Generation, control: Control) {
+        self.out.push(Command::Tell { generation, control });
+    }
+
     fn warn(&mut self, text: impl Into<String>) {
         self.out.push(Command::Warn(text.into()));
     }
@@ -331,7 +348,7 @@ impl CheckpointCoordinator {
             return;
         }
         if let Some(command) = self.register.tick(self.now) {
-            self.out.push(command);
+            self.call(command);
         }
         self.on_register_overdue();
         self.expire();

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use stillstream_types::{CheckpointId, CheckpointKind, SubtaskId, TaskSnapshot};
 
-use crate::checkpoint::event::{AckMetrics, RequestId};
+use crate::checkpoint::event::RequestId;
+use crate::message::AckMetrics;
 
 /// The answer to an acknowledgement (Flink's `TaskAcknowledgeResult`). A snapshot that is handed back is not part of the
 /// checkpoint: its files have to be deleted.
@@ -47,6 +48,8 @@ pub struct PendingCheckpoint {
     pub request: Option<RequestId>,
     /// When it was triggered.
     pub triggered_at: Duration,
+    /// The same by the wall clock, in milliseconds since 1970.
+    pub triggered_at_ms: i64,
     forced: bool,
     waiting: BTreeSet<SubtaskId>,
     acknowledged: BTreeMap<SubtaskId, Acknowledged>,
@@ -70,6 +73,7 @@ impl PendingCheckpoint {
             path,
             request: None,
             triggered_at: now,
+            triggered_at_ms: 0,
             forced,
             waiting: subtasks.into_iter().collect(),
             acknowledged: BTreeMap::new(),

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use stillstream_types::{CheckpointId, CompletedRef, Generation, JobOutcome, RegisterRecord};
 
-use crate::checkpoint::command::Command;
-use crate::checkpoint::event::RegisterOutcome;
+use crate::checkpoint::storage::{RegisterOutcome, StorageCall};
 
 /// The pause before the register is asked again after it did not answer.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
@@ -72,7 +71,7 @@ pub(crate) enum Settled {
     /// It surely is not and never will be.
     Failed(Purpose, String),
     /// Not settled: go on with this, if anything can be done now.
-    Open(Option<Command>, Option<String>),
+    Open(Option<StorageCall>, Option<String>),
     /// A higher generation owns the register.
     Fenced(Generation),
     /// The record contradicts what was durable before.
@@ -161,7 +160,7 @@ impl Register {
     }
 
     /// Begins to write.
-    pub(crate) fn begin(&mut self, purpose: Purpose, since: Duration, record: RegisterRecord) -> Command {
+    pub(crate) fn begin(&mut self, purpose: Purpose, since: Duration, record: RegisterRecord) -> StorageCall {
         let current = Current {
             purpose,
             record,
@@ -174,10 +173,10 @@ impl Register {
         self.write(current)
     }
 
-    fn write(&mut self, mut current: Current) -> Command {
+    fn write(&mut self, mut current: Current) -> StorageCall {
         current.step = Step::Writing;
         let command =
-            Command::UpdateRegister { expected: self.durable.clone(), record: current.record.clone() };
+            StorageCall::UpdateRegister { expected: self.durable.clone(), record: current.record.clone() };
         self.current = Some(current);
         command
     }
@@ -194,7 +193,7 @@ impl Register {
                 current.step = Step::Reading;
                 let said =
                     format!("it is not known whether the job's register was written ({text}); reading it");
-                Settled::Open(Some(Command::ReadRegister), current.trouble(said, now))
+                Settled::Open(Some(StorageCall::ReadRegister), current.trouble(said, now))
             }
             RegisterOutcome::Failed(text) if current.uncertain => {
                 current.step = Step::ReadAt(now + RETRY);
@@ -279,7 +278,7 @@ impl Register {
     }
 
     /// What is due now.
-    pub(crate) fn tick(&mut self, now: Duration) -> Option<Command> {
+    pub(crate) fn tick(&mut self, now: Duration) -> Option<StorageCall> {
         let current = self.current.as_mut()?;
         match current.step {
             Step::WriteAt(at) if at <= now => {
@@ -288,7 +287,7 @@ impl Register {
             }
             Step::ReadAt(at) if at <= now => {
                 current.step = Step::Reading;
-                Some(Command::ReadRegister)
+                Some(StorageCall::ReadRegister)
             }
             _ => None,
         }

@@ -25,7 +25,7 @@ fn writing(purpose: Purpose, record_: RegisterRecord) -> Register {
     let mut register = Register::new(Some(record(2, &[1])));
     let command = register.begin(purpose, Duration::ZERO, record_.clone());
     let expected = Some(record(2, &[1]));
-    assert_eq!(command, Command::UpdateRegister { expected, record: record_ });
+    assert_eq!(command, StorageCall::UpdateRegister { expected, record: record_ });
     register
 }
 
@@ -39,7 +39,7 @@ fn completing() -> Register {
 
 fn unknown(register: &mut Register) {
     let settled = register.on_updated(RegisterOutcome::Unknown("timed out".into()), NOW);
-    assert!(matches!(settled, Settled::Open(Some(Command::ReadRegister), Some(_))));
+    assert!(matches!(settled, Settled::Open(Some(StorageCall::ReadRegister), Some(_))));
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn an_unknown_write_that_is_not_found_is_repeated_and_may_no_longer_fail_for_sur
     let mut register = completing();
     unknown(&mut register);
     let settled = register.on_read(Ok(Some(record(2, &[1]))), NOW);
-    assert!(matches!(settled, Settled::Open(Some(Command::UpdateRegister { .. }), None)));
+    assert!(matches!(settled, Settled::Open(Some(StorageCall::UpdateRegister { .. }), None)));
     // the first write may still arrive
     let settled = register.on_updated(RegisterOutcome::Failed("refused".into()), NOW);
     assert!(matches!(settled, Settled::Open(None, Some(_))));
-    assert_eq!(register.tick(NOW + RETRY), Some(Command::ReadRegister));
+    assert_eq!(register.tick(NOW + RETRY), Some(StorageCall::ReadRegister));
     let settled = register.on_read(Ok(Some(record(2, &[2]))), NOW);
     assert!(matches!(settled, Settled::Written(..)));
 }
@@ -89,7 +89,7 @@ fn a_register_that_cannot_be_read_is_read_again_later() {
     assert!(matches!(register.on_read(Err("no route".into()), NOW), Settled::Open(None, Some(_))));
     assert_eq!(register.tick(NOW), None);
     assert_eq!(register.wake_at(Duration::from_secs(600)), Some(NOW + RETRY));
-    assert_eq!(register.tick(NOW + RETRY), Some(Command::ReadRegister));
+    assert_eq!(register.tick(NOW + RETRY), Some(StorageCall::ReadRegister));
     assert_eq!(register.tick(NOW + RETRY), None);
 }
 
@@ -101,7 +101,7 @@ fn a_sure_failure_ends_a_completion_but_a_claim_is_tried_again() {
     assert!(!register.is_writing(CheckpointId(2)));
     let mut register = writing(Purpose::Claim, record(3, &[1]));
     assert!(matches!(register.on_updated(failed, NOW), Settled::Open(None, Some(_))));
-    assert!(matches!(register.tick(NOW + RETRY), Some(Command::UpdateRegister { .. })));
+    assert!(matches!(register.tick(NOW + RETRY), Some(StorageCall::UpdateRegister { .. })));
 }
 
 #[test]

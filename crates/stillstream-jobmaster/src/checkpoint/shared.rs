@@ -11,9 +11,8 @@ use stillstream_types::{CheckpointId, CheckpointKind, CompletedRef, TaskSnapshot
 
 use super::CheckpointCoordinator;
 use crate::checkpoint::cleaner;
-use crate::checkpoint::command::Command;
-use crate::checkpoint::event::References;
 use crate::checkpoint::register::RETRY;
+use crate::checkpoint::storage::{References, StorageCall};
 
 /// What is being read.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +44,7 @@ impl CheckpointCoordinator {
             all.iter().filter(|checkpoint| missing.contains(&checkpoint.id)).cloned().collect()
         };
         let (completed, retained) = (select(&record.completed), select(&record.retained));
-        self.out.push(Command::ReadReferences { completed, retained });
+        self.call(StorageCall::ReadReferences { completed, retained });
     }
 
     pub(super) fn on_references_read(&mut self, references: References) {
@@ -103,7 +102,7 @@ impl CheckpointCoordinator {
     /// Wants to know what lies in `shared/`.
     fn sweep_shared(&mut self) {
         self.sweep_wanted = false;
-        self.out.push(Command::ListShared);
+        self.call(StorageCall::ListShared);
     }
 
     /// Tasks that fail or come too late may leave files that nobody reported: after the next success they are looked for.
@@ -160,8 +159,9 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn discard_shared(&mut self, paths: Vec<String>) {
-        let command = self.cleaner.discard_shared(paths, self.now);
-        self.out.extend(command);
+        if let Some(call) = self.cleaner.discard_shared(paths, self.now) {
+            self.call(call);
+        }
     }
 
     /// Takes the shared files of an acknowledgement in, or says why it cannot be part of the checkpoint.

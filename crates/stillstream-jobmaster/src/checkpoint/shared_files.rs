@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stillstream_types::{CheckpointId, CompletedRef, checkpoint_paths};
 
-use crate::checkpoint::event::References;
+use crate::checkpoint::storage::References;
 
 /// One file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stillstream_types::{CheckpointId, CheckpointKind, SubtaskId};
 
-use crate::checkpoint::event::AckMetrics;
+use crate::message::AckMetrics;
 
 /// So many checkpoints are remembered.
 pub const HISTORY: usize = 10;

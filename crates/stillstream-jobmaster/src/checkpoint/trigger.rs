@@ -11,6 +11,7 @@ use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
 use crate::checkpoint::pending::PendingCheckpoint;
 use crate::checkpoint::register::Purpose;
 use crate::checkpoint::request_queue::{Decision, Request, Situation, Submitted};
+use crate::message::Control;
 
 /// A trigger in its first phase: it has an id, and waits until that is reserved.
 #[derive(Clone, Debug)]
@@ -111,14 +112,13 @@ impl CheckpointCoordinator {
         let (Some(starting), Some(attempt)) = (self.starting.take(), &self.attempt) else { return };
         let (kind, forced) = (starting.request.kind, starting.request.forced);
         let path = checkpoint_paths::directory(self.job, kind, id);
-        let subtasks = attempt.subtasks.iter().copied();
-        let mut checkpoint = PendingCheckpoint::new(id, kind, forced, path, subtasks, self.now);
-        checkpoint.request = starting.request.request;
+        let mut checkpoint = PendingCheckpoint::new(id, kind, forced, path, attempt.subtasks(), self.now);
+        (checkpoint.request, checkpoint.triggered_at_ms) = (starting.request.request, self.wall_ms);
         let generation = attempt.generation;
         let base = self.latest_completed().map(|completed| completed.id);
         self.pending.insert(id, Pending { checkpoint, generation, phase: Phase::Collecting, base });
         self.statistics.on_started();
-        self.out.push(Command::TriggerSources { generation, checkpoint: id });
+        self.tell(generation, Control::Trigger { id, at_ms: self.wall_ms });
     }
 
     /// Gives the checkpoint in its first phase up.

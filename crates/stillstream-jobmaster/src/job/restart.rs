@@ -94,15 +94,6 @@ pub enum RestartDecision {
 }
 
 /// Counts failures that are the same and happen at the same place, which a restart alone hardly mends.
-///
-/// ```
-/// use stillstream_jobmaster::Repetition;
-/// use stillstream_types::CheckpointId;
-/// let (mut repetition, at) = (Repetition::default(), Some(CheckpointId(7)));
-/// assert_eq!(repetition.on_failure(at, "a bad record"), 1);
-/// assert_eq!(repetition.on_failure(at, "a bad record"), 2);
-/// assert_eq!(repetition.on_failure(Some(CheckpointId(8)), "a bad record"), 1, "the job got further");
-/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Repetition {
     last: Option<(Option<CheckpointId>, String)>,
@@ -125,15 +116,6 @@ impl Repetition {
 }
 
 /// A strategy at work.
-///
-/// ```
-/// use std::time::Duration;
-/// use stillstream_jobmaster::{RestartDecision, RestartStrategy, RestartStrategyConfig};
-/// let mut strategy = RestartStrategy::new(RestartStrategyConfig::fixed_delay());
-/// let second = Duration::from_secs(1);
-/// assert_eq!(strategy.on_failure(second, 0.5), RestartDecision::RestartAfter(second));
-/// assert!(matches!(strategy.on_failure(second * 9, 0.5), RestartDecision::Fail(_)));
-/// ```
 #[derive(Clone, Debug)]
 pub struct RestartStrategy {
     config: RestartStrategyConfig,
@@ -147,11 +129,6 @@ impl RestartStrategy {
     /// A strategy that has seen no failure.
     pub fn new(config: RestartStrategyConfig) -> Self {
         Self { config, attempts: 0, failures: VecDeque::new(), restarted_at: Duration::ZERO }
-    }
-
-    /// The settings.
-    pub fn config(&self) -> &RestartStrategyConfig {
-        &self.config
     }
 
     /// The job failed at `now` (any monotonic zero). `random` is a fresh number from 0 to 1, used for jitter only.
@@ -218,6 +195,14 @@ impl RestartStrategy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_failure_at_the_same_checkpoint_is_counted_until_the_job_gets_further() {
+        let (mut repetition, at) = (Repetition::default(), Some(CheckpointId(7)));
+        assert_eq!(repetition.on_failure(at, "a bad record"), 1);
+        assert_eq!(repetition.on_failure(at, "a bad record"), 2);
+        assert_eq!(repetition.on_failure(Some(CheckpointId(8)), "a bad record"), 1, "the job got further");
+    }
 
     fn secs(n: u64) -> Duration {
         Duration::from_secs(n)

@@ -91,15 +91,6 @@ pub struct IllegalTransition {
 }
 
 /// A job's state, changed only by legal steps.
-///
-/// ```
-/// use stillstream_jobmaster::{JobState, JobStatus};
-/// let mut job = JobState::new();
-/// job.advance(JobStatus::Created).unwrap();
-/// job.advance(JobStatus::Running).unwrap();
-/// assert!(job.advance(JobStatus::Canceled).is_err());
-/// assert_eq!(job.status(), JobStatus::Running);
-/// ```
 #[derive(Clone, Debug)]
 pub struct JobState {
     status: JobStatus,

@@ -1,18 +1,20 @@
-//! The world around the coordinators: who is there, what is under way, and what happens next.
+//! The world around the job engines: who is there, what is under way, and what happens next.
 //!
 //! | file | what is inside |
 //! |---|---|
-//! | `commands` | the shell that carries commands out |
+//! | `nodes` | processes with a JobManager: started, crashed, cancelled |
+//! | `shell` | carries the engine's commands out |
 //! | `storage` | disk and register |
-//! | `tasks` | snapshots, and what a task may build on |
+//! | `attempts` | the workers of an attempt and their tasks |
+//! | `output` | what the sinks have committed |
 //! | `invariants` | what must hold |
-//! | `ends` | a job that is cancelled or fails for good |
 
-mod commands;
-mod ends;
+mod attempts;
 mod invariants;
+mod nodes;
+mod output;
+mod shell;
 mod storage;
-mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,16 +22,21 @@ use std::time::Duration;
 use stillstream_jobmaster::*;
 use stillstream_types::*;
 
+use attempts::Attempt;
+pub use nodes::End;
+use nodes::Node;
+use output::{Content, Output};
+
 /// What may go wrong.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
     /// One of so many steps of storage, register and tasks goes wrong; 0: none.
     pub one_in: u64,
-    /// Crash the coordinator before its n-th command.
+    /// Crash the process before the n-th command.
     pub crash_at: Option<u64>,
     /// Storage and register are away: calls fail, or are never answered.
     pub away: bool,
-    /// No coordinator crashes, and nobody does anything.
+    /// No process crashes, and nobody does anything.
     pub calm: bool,
 }
 
@@ -50,85 +57,35 @@ impl Faults {
     }
 }
 
+/// How long the workers of an attempt may take to stop.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the record of the end may take.
 pub const END_TIMEOUT: Duration = Duration::from_secs(3);
+/// A person who wants the job to end waits so long at most; a step may come late.
+pub const CANCEL_TIMEOUT: Duration = Duration::from_millis(2000 + 3000 + 500);
 
-/// How a job ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    Recorded(JobOutcome),
-    Unrecorded(JobOutcome),
-    SteppedDown,
-}
-
-/// What will happen at some time. `node` is who is answered, if that one is still there.
-#[derive(Clone, Debug)]
+/// What will happen at some time, in any order.
+#[derive(Debug)]
 enum Action {
-    Deliver {
-        node: usize,
-        event: Event,
-    },
-    CompareAndSet {
-        node: Option<usize>,
-        expected: Option<RegisterRecord>,
-        record: RegisterRecord,
-    },
-    ReadRegister {
-        node: usize,
-    },
-    WriteMetadata {
-        node: Option<usize>,
-        path: String,
-        metadata: Box<CheckpointMetadata>,
-    },
-    List {
-        node: usize,
-    },
-    ReadReferences {
-        node: usize,
-        completed: Vec<CompletedRef>,
-        retained: Vec<CompletedRef>,
-    },
-    ListShared {
-        node: usize,
-    },
-    Delete {
-        node: Option<usize>,
-        discard: DiscardId,
-        target: DiscardTarget,
-    },
-    Snapshot {
-        node: usize,
-        generation: Generation,
-        checkpoint: CheckpointId,
-        path: String,
-        subtask: SubtaskId,
-    },
-    Commit {
-        node: usize,
-        generation: Generation,
-        checkpoint: CheckpointId,
-        subtask: SubtaskId,
-    },
-    Restart {
-        node: usize,
-    },
+    /// A message reaches a JobManager.
+    Deliver { node: usize, event: JobEvent },
+    /// A call reaches storage. `node` is who is answered, if that one is still there.
+    Call { node: Option<usize>, call: StorageCall },
+    /// What an attempt starts from is read.
+    ReadSnapshot { node: usize, generation: Generation, from: RestoreFrom },
+    /// A subtask opens.
+    Open { node: usize, generation: Generation, subtask: SubtaskId },
+    /// The barrier of a checkpoint passes a subtask, which writes its part.
+    Snapshot { node: usize, generation: Generation, checkpoint: CheckpointId, subtask: SubtaskId },
+    /// A subtask hears that a checkpoint is completed, and commits.
+    Commit { node: usize, generation: Generation, checkpoint: CheckpointId, subtask: SubtaskId },
+    /// A worker is told to stop, or to let its dataflow drain.
+    Stop { node: usize, generation: Generation, worker: usize, drain: bool },
 }
 
-struct Node {
-    coordinator: CheckpointCoordinator,
-    zero: Duration,
-    wake: Option<Duration>,
-    running: Option<Generation>,
-    last: Generation,
-    /// How the job ended for it.
-    end: Option<End>,
-    used: CheckpointId,
-    finished: bool,
-}
-
-pub struct World {
-    pub config: CheckpointConfig,
+/// What has happened, over the whole life of the world.
+#[derive(Default, Debug)]
+pub struct Tally {
     pub completed: u64,
     pub aborted: u64,
     pub crashes: u64,
@@ -139,62 +96,108 @@ pub struct World {
     pub refused: u64,
     pub shared_written: u64,
     pub shared_deleted: u64,
+    pub restarts: u64,
+    pub replaced: u64,
+    pub rescaled: u64,
+    pub finished: u64,
+    pub cancelled: u64,
+    pub failed: u64,
+    pub unrecorded: u64,
+    pub committed: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Self) {
+        self.completed += other.completed;
+        self.aborted += other.aborted;
+        self.crashes += other.crashes;
+        self.unknown_writes += other.unknown_writes;
+        self.fenced += other.fenced;
+        self.commands += other.commands;
+        self.refused += other.refused;
+        self.shared_written += other.shared_written;
+        self.shared_deleted += other.shared_deleted;
+        self.restarts += other.restarts;
+        self.replaced += other.replaced;
+        self.rescaled += other.rescaled;
+        self.finished += other.finished;
+        self.cancelled += other.cancelled;
+        self.failed += other.failed;
+        self.unrecorded += other.unrecorded;
+        self.committed += other.committed;
+    }
+}
+
+pub struct World {
+    pub config: CheckpointConfig,
+    pub tally: Tally,
     /// How the job ended for whoever was the last to end.
-    last_end: Option<End>,
-    pub trace: u64,
-    seed: u64,
+    pub last_end: Option<End>,
+    /// A digest of everything that was decided, where that is wanted.
+    pub trace: Option<u64>,
     faults: Faults,
     random: u64,
     now: Duration,
     nodes: Vec<Option<Node>>,
     bag: Vec<Action>,
+    // storage
     register: Option<RegisterRecord>,
+    /// The end that the register says, and which generation has written it.
+    recorded: Option<(Generation, JobOutcome)>,
     files: BTreeMap<String, BTreeSet<String>>,
+    contents: BTreeMap<String, Content>,
     metadata: BTreeMap<String, CheckpointMetadata>,
     savepoints: BTreeSet<String>,
     used: BTreeSet<CheckpointId>,
-    tasks: u32,
-    built_on: BTreeMap<(Generation, SubtaskId), tasks::Known>,
-    local: u64,
+    // the job
+    restart: RestartStrategyConfig,
+    /// The parallelism of each vertex of the job, as its program is now.
+    plan: Vec<u32>,
+    /// What a person said that it is to start from.
+    from_snapshot: Option<String>,
+    /// The highest id that any run before the last fresh one may have used.
+    fresh_from: CheckpointId,
+    /// Records in the input, if it has an end.
+    input: Option<u64>,
+    /// The first record that nobody has read yet.
+    furthest: u64,
+    output: Output,
+    attempts: BTreeMap<(usize, Generation), Attempt>,
     written: u64,
-    committed: BTreeMap<(Generation, SubtaskId), CheckpointId>,
-    finals: BTreeMap<Generation, CheckpointId>,
+    local: u64,
 }
 
 impl World {
     pub fn new(seed: u64, faults: Faults) -> Self {
         let mut world = Self {
             config: CheckpointConfig::default(),
-            completed: 0,
-            aborted: 0,
-            crashes: 0,
-            unknown_writes: 0,
-            fenced: 0,
-            commands: 0,
-            refused: 0,
-            shared_written: 0,
-            shared_deleted: 0,
+            tally: Tally::default(),
             last_end: None,
-            trace: 0,
-            seed,
+            trace: None,
             faults,
             random: seed,
             now: Duration::ZERO,
             nodes: Vec::new(),
             bag: Vec::new(),
             register: None,
+            recorded: None,
             files: BTreeMap::new(),
+            contents: BTreeMap::new(),
             metadata: BTreeMap::new(),
             savepoints: BTreeSet::new(),
             used: BTreeSet::new(),
-            tasks: 0,
-            built_on: BTreeMap::new(),
-            local: 0,
+            restart: RestartStrategyConfig::None,
+            plan: Vec::new(),
+            from_snapshot: None,
+            fresh_from: CheckpointId(0),
+            input: None,
+            furthest: 0,
+            output: Output::default(),
+            attempts: BTreeMap::new(),
             written: 0,
-            committed: BTreeMap::new(),
-            finals: BTreeMap::new(),
+            local: 0,
         };
-        world.tasks = 1 + world.below(4) as u32;
+        world.rescale();
         world.config = CheckpointConfig {
             interval: Some(Duration::from_millis(100)),
             timeout: Duration::from_millis(1500),
@@ -202,7 +205,22 @@ impl World {
             max_concurrent: 1 + world.below(3) as usize,
             tolerable_failed_checkpoints: [0, 3, 1000][world.below(3) as usize],
             num_retained: 1 + world.below(3) as usize,
+            retention: [Retention::DeleteOnCancellation, Retention::RetainOnCancellation]
+                [world.below(2) as usize],
             ..CheckpointConfig::default()
+        };
+        let delay = Duration::from_millis(world.below(60));
+        world.restart = match world.below(4) {
+            0 => RestartStrategyConfig::FixedDelay { attempts: 2, delay },
+            1 => RestartStrategyConfig::ExponentialDelay {
+                initial_backoff: delay,
+                max_backoff: Duration::from_millis(400),
+                backoff_multiplier: 1.5,
+                reset_backoff_threshold: Duration::from_secs(1),
+                jitter_factor: 0.5,
+                attempts_before_reset_backoff: u32::MAX,
+            },
+            _ => RestartStrategyConfig::FixedDelay { attempts: u32::MAX, delay },
         };
         world.start_node();
         world
@@ -221,170 +239,73 @@ impl World {
         self.faults.one_in > 0 && self.below(self.faults.one_in) == 0
     }
 
-    fn subtasks(&self) -> Vec<SubtaskId> {
-        (0..self.tasks).map(|n| SubtaskId::new(n, 0)).collect()
+    /// A fault that would end everything too soon if it came as often as the others.
+    fn rare_fault(&mut self) -> bool {
+        self.fault() && self.below(12) == 0
     }
 
-    fn operator(subtask: SubtaskId) -> OperatorId {
-        OperatorId::from_uid(&subtask.to_string())
-    }
-
-    // ---- coordinators
-
-    fn start_node(&mut self) {
-        let coordinator = CheckpointCoordinator::new(CoordinatorSetup {
-            job: JobId::from_name("sim"),
-            job_name: "sim".into(),
-            config: self.config.clone(),
-            zero_ms: 0,
-            register: self.register.clone(),
-            first_delay: 1.0,
-            end_timeout: END_TIMEOUT,
-        })
-        .unwrap();
-        let (zero, used, last) = (self.now, CheckpointId(0), Generation(0));
-        let end = None;
-        let node = Node { coordinator, zero, wake: None, running: None, last, end, used, finished: false };
-        self.nodes.push(Some(node));
-        let at = self.nodes.len() - 1;
-        self.feed(at, Event::AttemptRequested);
-    }
-
-    /// All coordinators and everything under way vanish; a new coordinator starts.
-    pub fn restart_all(&mut self) {
-        self.nodes.iter_mut().for_each(|node| *node = None);
-        self.bag.clear();
-        self.start_node();
-    }
-
-    /// The process is gone: its calls may still arrive, but nobody hears the answers.
-    fn crash(&mut self, at: usize) {
-        self.crashes += 1;
-        self.nodes[at] = None;
-        let mut bag = std::mem::take(&mut self.bag);
-        bag.retain_mut(|action| {
-            let lost = self.below(2) == 0;
-            match action {
-                Action::CompareAndSet { node, .. }
-                | Action::WriteMetadata { node, .. }
-                | Action::Delete { node, .. } => {
-                    if *node == Some(at) {
-                        *node = None;
-                        return !lost;
-                    }
-                    true
-                }
-                Action::Deliver { node, event: Event::Acknowledge { .. } }
-                | Action::Snapshot { node, .. } => *node != at || !lost,
-                Action::Deliver { node, .. }
-                | Action::ReadRegister { node }
-                | Action::List { node }
-                | Action::ReadReferences { node, .. }
-                | Action::ListShared { node }
-                | Action::Commit { node, .. }
-                | Action::Restart { node } => *node != at,
-            }
-        });
-        bag.append(&mut self.bag);
-        self.bag = bag;
-        self.start_node();
-    }
-
-    fn feed(&mut self, at: usize, event: Event) {
-        let now = self.now;
-        let Some(node) = self.nodes[at].as_mut() else { return };
-        for command in node.coordinator.handle(event, now - node.zero) {
-            if self.faults.crash_at == Some(self.commands) {
-                self.faults.crash_at = None;
-                self.crash(at);
-                return;
-            }
-            self.commands += 1;
-            if self.faults.one_in > 0 && !self.faults.calm && self.below(150) == 0 {
-                self.crash(at);
-                return;
-            }
-            self.carry_out(at, command);
-        }
+    /// A new version of the program, perhaps with another parallelism.
+    fn rescale(&mut self) {
+        let vertices = if self.plan.is_empty() { 1 + self.below(3) as usize } else { self.plan.len() };
+        let plan: Vec<u32> = (0..vertices).map(|_| 1 + self.below(3) as u32).collect();
+        self.tally.rescaled += u64::from(!self.plan.is_empty() && plan != self.plan);
+        self.plan = plan;
     }
 
     pub fn step(&mut self) {
         let passed = self.below(12);
         self.now += Duration::from_millis(passed);
+        self.read_input();
         if self.faults.one_in > 0 && !self.faults.calm {
             self.mischief();
         }
         if self.bag.is_empty() {
             self.sleep();
-        } else {
+        }
+        // what is under way goes on side by side: the more there is, the more happens
+        for _ in 0..self.bag.len().div_ceil(8) {
             let at = self.below(self.bag.len() as u64) as usize;
-            let action = self.bag.swap_remove(at);
-            self.act(action);
+            if at < self.bag.len() {
+                let action = self.bag.swap_remove(at);
+                self.act(action);
+            }
         }
         for at in 0..self.nodes.len() {
-            if self.nodes[at].as_ref().is_some_and(|node| node.wake.is_some_and(|wake| wake <= self.now)) {
-                if let Some(node) = self.nodes[at].as_mut() {
-                    node.wake = None;
-                }
-                self.feed(at, Event::Tick);
+            let wake = self.nodes[at].as_ref().and_then(|node| Some(node.zero + node.engine.wake_at()?));
+            if wake.is_some_and(|wake| wake <= self.now) {
+                self.feed(at, JobEvent::Tick);
             }
         }
         self.check();
     }
 
     fn sleep(&mut self) {
-        if let Some(wake) = self.nodes.iter().flatten().filter_map(|node| node.wake).min() {
+        let wakes = self.nodes.iter().flatten().filter_map(|node| Some(node.zero + node.engine.wake_at()?));
+        if let Some(wake) = wakes.min() {
             self.now = self.now.max(wake);
-        }
-    }
-
-    fn alive(&mut self) -> Option<usize> {
-        let alive: Vec<usize> = (0..self.nodes.len()).filter(|at| self.nodes[*at].is_some()).collect();
-        let chosen = self.below(alive.len() as u64) as usize;
-        alive.get(chosen).copied()
-    }
-
-    fn mischief(&mut self) {
-        let Some(at) = self.alive() else { return self.start_node() };
-        let running = self.nodes[at].as_ref().and_then(|node| node.running);
-        let request = RequestId(0);
-        match self.below(120) {
-            // a second leader, while the first one does not know
-            0 => self.start_node(),
-            1 => self.bag.push(Action::Restart { node: at }),
-            2 => self
-                .feed(at, Event::TriggerRequested { request, kind: CheckpointKind::Savepoint, forced: true }),
-            3 => {
-                let forced = self.below(2) == 0;
-                self.feed(at, Event::TriggerRequested { request, kind: CheckpointKind::Checkpoint, forced });
-            }
-            4 => {
-                if let Some(generation) = running
-                    && self.below(4) == 0
-                {
-                    self.feed(at, Event::SourceEnded { generation, subtask: SubtaskId::new(0, 0) });
-                }
-            }
-            5 => self.now += Duration::from_millis(1600),
-            _ => {}
-        }
-    }
-
-    fn answer(&mut self, node: Option<usize>, event: Event) {
-        if let Some(node) = node {
-            self.bag.push(Action::Deliver { node, event });
         }
     }
 
     fn act(&mut self, action: Action) {
         match action {
             Action::Deliver { node, event } => {
-                if matches!(event, Event::Acknowledge { .. }) && self.fault() {
+                if let JobEvent::Report(
+                    generation,
+                    Report::Acknowledged { checkpoint, subtask, snapshot, metrics },
+                ) = &event
+                    && self.fault()
+                {
+                    let (checkpoint, subtask, metrics) = (*checkpoint, *subtask, *metrics);
+                    let report =
+                        Report::Acknowledged { checkpoint, subtask, snapshot: snapshot.clone(), metrics };
+                    let again = JobEvent::Report(*generation, report);
                     match self.below(3) {
+                        // lost
                         0 => return,
-                        1 => self.bag.push(Action::Deliver { node, event: event.clone() }),
+                        // doubled
+                        1 => self.bag.push(Action::Deliver { node, event: again }),
+                        // to whoever is there now
                         _ => {
-                            // to whoever is there now
                             let node = self.alive().unwrap_or(node);
                             return self.feed(node, event);
                         }
@@ -392,49 +313,27 @@ impl World {
                 }
                 self.feed(node, event);
             }
-            // the call is made, and that is the last that one hears of it; or it fails
-            Action::CompareAndSet { .. } | Action::WriteMetadata { .. } | Action::ReadRegister { .. }
-                if self.faults.away =>
-            {
-                self.while_away(action);
-            }
-            Action::CompareAndSet { node, expected, record } => self.compare_and_set(node, expected, record),
-            Action::ReadRegister { node } => {
-                let result = if self.fault() { Err("unreachable".into()) } else { Ok(self.register.clone()) };
-                self.answer(Some(node), Event::RegisterRead { result });
-            }
-            Action::WriteMetadata { node, path, metadata } => self.write_metadata(node, path, metadata),
-            Action::List { node } => {
-                let names = self.files.keys().cloned().collect();
-                self.answer(Some(node), Event::DirectoriesListed { names });
-            }
-            Action::ReadReferences { node, completed, retained } => {
-                self.read_references(node, &completed, &retained);
-            }
-            Action::ListShared { node } => self.list_shared(node),
-            Action::Delete { node, discard, target } => self.delete(node, discard, target),
-            Action::Snapshot { node, generation, checkpoint, path, subtask } => {
-                self.snapshot(node, generation, checkpoint, &path, subtask);
+            Action::Call { node, call } => self.call(node, call),
+            Action::ReadSnapshot { node, generation, from } => self.read_snapshot(node, generation, from),
+            Action::Open { node, generation, subtask } => self.open(node, generation, subtask),
+            Action::Snapshot { node, generation, checkpoint, subtask } => {
+                self.snapshot(node, generation, checkpoint, subtask);
             }
             Action::Commit { node, generation, checkpoint, subtask } => {
-                let running = self.nodes[node].as_ref().and_then(|node| node.running);
-                if self.fault() || running != Some(generation) {
-                    return;
-                }
-                self.confirm(generation, subtask, checkpoint);
-                let up_to = self.committed.entry((generation, subtask)).or_default();
-                *up_to = (*up_to).max(checkpoint);
-                self.answer(Some(node), Event::CommitConfirmed { generation, checkpoint, subtask });
-            }
-            Action::Restart { node } => {
-                if let Some(me) = self.nodes[node].as_mut().filter(|me| !me.finished) {
-                    let running = me.running.take();
-                    if let Some(generation) = running {
-                        self.feed(node, Event::AttemptStopped { generation, reason: "test".into() });
-                    }
-                    self.feed(node, Event::AttemptRequested);
+                // a notice can be lost
+                if !self.fault() {
+                    self.commit(node, generation, checkpoint, subtask);
                 }
             }
+            Action::Stop { node, generation, worker, drain } => self.stop(node, generation, worker, drain),
         }
+    }
+
+    fn deliver(&mut self, node: usize, event: JobEvent) {
+        self.bag.push(Action::Deliver { node, event });
+    }
+
+    fn report(&mut self, node: usize, generation: Generation, report: Report) {
+        self.deliver(node, JobEvent::Report(generation, report));
     }
 }

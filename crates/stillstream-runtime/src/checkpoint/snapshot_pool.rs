@@ -20,8 +20,7 @@ use stillstream_types::{
 
 use crate::catch::{catch, catch_on_thread, spawn};
 use crate::clock::Clock;
-use crate::control::ReportSink;
-use crate::control::{Report, SnapshotTimes};
+use crate::control::{AckMetrics, Report, ReportSink};
 use crate::operator::AsyncSnapshot;
 
 /// A worker that waits this long for a snapshot under way says so in the log, again and again.
@@ -42,7 +41,7 @@ pub(crate) struct SnapshotJob {
     pub checkpoint: CheckpointId,
     pub subtask: SubtaskId,
     pub parts: Vec<(OperatorId, Arc<str>, AsyncSnapshot)>,
-    pub times: SnapshotTimes,
+    pub metrics: AckMetrics,
     pub reports: Arc<dyn ReportSink>,
 }
 
@@ -117,7 +116,7 @@ impl Queue {
     }
 
     fn write(&self, job: SnapshotJob, stores: &dyn SnapshotStores, clock: &dyn Clock) {
-        let SnapshotJob { generation, checkpoint, subtask, parts, mut times, reports } = job;
+        let SnapshotJob { generation, checkpoint, subtask, parts, mut metrics, reports } = job;
         let begun = clock.elapsed();
         let written = catch("writing the snapshot", || {
             let store = stores.store(checkpoint, &format!("{}-{}", subtask.vertex, subtask.index))?;
@@ -132,9 +131,9 @@ impl Queue {
             }
             Ok(snapshot)
         });
-        times.async_us = clock.elapsed().saturating_sub(begun).as_micros() as u64;
+        metrics.asynchronous = clock.elapsed().saturating_sub(begun);
         let report = match written {
-            Ok(snapshot) => Report::Acknowledged { checkpoint, subtask, snapshot, times },
+            Ok(snapshot) => Report::Acknowledged { checkpoint, subtask, snapshot, metrics },
             Err(error) => Report::Declined { checkpoint, subtask, reason: error.to_string() },
         };
         reports.report(generation, report);

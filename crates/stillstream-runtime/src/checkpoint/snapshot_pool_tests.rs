@@ -60,7 +60,7 @@ impl Bench {
             checkpoint: CheckpointId(checkpoint),
             subtask: SubtaskId::new(0, 0),
             parts: vec![(OperatorId::from_uid("a"), "a".into(), part)],
-            times: SnapshotTimes::default(),
+            metrics: AckMetrics::default(),
             reports: self.reports.clone(),
         });
     }
@@ -135,7 +135,7 @@ fn a_part_that_panics_declines_its_checkpoint_and_the_thread_goes_on() {
         checkpoint: CheckpointId(1),
         subtask: SubtaskId::new(0, 0),
         parts: vec![(OperatorId::from_uid("a"), "a".into(), part)],
-        times: SnapshotTimes::default(),
+        metrics: AckMetrics::default(),
         reports: bench.reports.clone(),
     });
     match bench.next().1 {

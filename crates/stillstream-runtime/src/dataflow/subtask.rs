@@ -57,7 +57,7 @@ use stillstream_types::{CheckpointId, Error, Result, SubtaskId};
 use timely::scheduling::Activator;
 
 use crate::checkpoint::snapshot_pool::SnapshotJob;
-use crate::control::{Control, Report, SnapshotTimes};
+use crate::control::{AckMetrics, Control, Report};
 use crate::dataflow::attempt::WorkerAttempt;
 use crate::dataflow::chain::{Chain, Pause};
 use crate::dataflow::outputs::{Outlet, Outputs, Sessions};
@@ -204,13 +204,12 @@ impl Subtask {
         let (begun, now_ms) = (clock.elapsed(), clock.now_ms());
         let (aligned_from, aligned_ms) = aligning_since.unwrap_or((begun, now_ms));
         let parts = self.chain.snapshot(checkpoint)?;
-        let micros = |time: Duration| time.as_micros() as u64;
-        let triggered_at = self.attempt.triggered_at(id);
-        let times = SnapshotTimes {
-            start_delay_us: triggered_at.map_or(0, |at| (aligned_ms - at).max(0) as u64 * 1000),
-            alignment_us: micros(begun.saturating_sub(aligned_from)),
-            sync_us: micros(clock.elapsed().saturating_sub(begun)),
-            async_us: 0,
+        let delay_ms = self.attempt.triggered_at(id).map_or(0, |at| aligned_ms.saturating_sub(at));
+        let metrics = AckMetrics {
+            start_delay: Duration::from_millis(u64::try_from(delay_ms).unwrap_or(0)),
+            alignment: begun.saturating_sub(aligned_from),
+            synchronous: clock.elapsed().saturating_sub(begun),
+            asynchronous: Duration::ZERO,
         };
         self.epoch = id;
         self.snapshotted.push_back(id);
@@ -224,7 +223,7 @@ impl Subtask {
             checkpoint,
             subtask: self.id,
             parts,
-            times,
+            metrics,
             reports,
         });
         Ok(())

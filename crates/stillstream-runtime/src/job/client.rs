@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use stillstream_jobmaster::{CheckpointReport, CheckpointStatistics, JobStatus};
+use stillstream_jobmaster::{CheckpointReport, CheckpointStatistics, JobEvent, JobStatus};
 use stillstream_types::{CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, Timestamp};
 
 use super::event_times::{EventTimes, TaskEventTime};
@@ -216,7 +216,7 @@ impl JobClient {
     /// Asks the job to stop without a last checkpoint; [`wait`](Self::wait) then returns an error of kind `Cancelled`.
     pub fn cancel(&self) {
         // a job that has ended needs no message
-        let _ = self.messages.send(Message::Cancel);
+        let _ = self.messages.send(Message::Event(JobEvent::Cancel));
     }
 
     /// Takes a checkpoint now and waits until it is complete.

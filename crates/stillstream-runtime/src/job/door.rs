@@ -126,12 +126,13 @@ mod tests {
     use std::io::{Read, Write};
     use std::sync::mpsc;
 
-    use super::super::wire::kind;
+    use super::super::wire::{FromWorker, Hello};
     use super::*;
 
     fn hello(token: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let hello = ToManager { kind: kind::HELLO, text: token.into(), ..ToManager::default() };
+        let hello = FromWorker::Hello(Hello { process: 0, token: token.into() });
+        let hello = ToManager { generation: 0, message: Some(hello) };
         wire::write_frame(&mut bytes, &hello).unwrap();
         bytes
     }
@@ -141,8 +142,8 @@ mod tests {
         let tokio =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (sender, admitted) = mpsc::channel();
-        let admit: Admit = Arc::new(move |stream, hello: ToManager| match hello.text.as_str() {
-            "the token" => {
+        let admit: Admit = Arc::new(move |stream, hello: ToManager| match hello.message {
+            Some(FromWorker::Hello(hello)) if hello.token == "the token" => {
                 sender.send(stream).unwrap();
                 Ok(())
             }

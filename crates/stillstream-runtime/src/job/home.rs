@@ -5,7 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use stillstream_jobmaster::{DiscardTarget, References, RegisterOutcome, WriteOutcome};
+use stillstream_jobmaster::{
+    DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
+};
 use stillstream_storage::{
     JobStorage, Lease, Neighbours, RetainedCheckpoint, SharedReferences, StorageError, StorageOptions,
 };
@@ -16,10 +18,33 @@ use stillstream_types::{
 /// How long the end of a job waits for a write of the register that is under way.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Carries out what the coordinator wants done with storage. Calls block; they are made on IO threads.
+/// Carries out what the engine wants done with storage. Calls block; they are made on IO threads.
 pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     /// The register as it was when this process claimed the job; the coordinator starts from it.
     fn claimed(&self) -> Option<RegisterRecord>;
+    /// Carries out what the engine wants.
+    fn answer(&self, call: StorageCall) -> StorageAnswer {
+        match call {
+            StorageCall::UpdateRegister { expected, record } => {
+                StorageAnswer::RegisterUpdated { outcome: self.update_register(expected, record) }
+            }
+            StorageCall::ReadRegister => StorageAnswer::RegisterRead { result: self.read_register() },
+            StorageCall::ListDirectories => {
+                StorageAnswer::DirectoriesListed { names: self.list_directories() }
+            }
+            StorageCall::ReadReferences { completed, retained } => {
+                StorageAnswer::ReferencesRead { references: self.read_references(&completed, &retained) }
+            }
+            StorageCall::ListShared => StorageAnswer::SharedListed { result: self.list_shared() },
+            StorageCall::WriteMetadata { metadata } => {
+                let (checkpoint, outcome) = (metadata.id, self.write_metadata(&metadata));
+                StorageAnswer::MetadataWritten { checkpoint, outcome }
+            }
+            StorageCall::Discard { discard, target } => {
+                StorageAnswer::DiscardDone { discard, failure: self.discard(&target).err() }
+            }
+        }
+    }
     fn update_register(&self, expected: Option<RegisterRecord>, record: RegisterRecord) -> RegisterOutcome;
     fn read_register(&self) -> Result<Option<RegisterRecord>, String>;
     fn list_directories(&self) -> Vec<String>;

@@ -6,12 +6,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use stillstream_jobmaster::{JobEvent, StorageCall};
 use stillstream_types::Result;
 
+use super::home::CheckpointHome;
 use super::manager::Message;
 use crate::catch::{catch_on_thread, spawn};
 
-type Job = Box<dyn FnOnce() -> Message + Send>;
+type Job = Box<dyn FnOnce() -> JobEvent + Send>;
 
 /// Two lanes: one for what a checkpoint waits for, one for deletions, which may hang without harm.
 pub(crate) struct IoThreads {
@@ -30,7 +32,7 @@ impl fmt::Debug for IoThreads {
 
 /// The answer of a job. One that panics has none, and the JobManager would wait for it for ever: it is told.
 fn answer(job: Job) -> Message {
-    catch_on_thread(|| Ok(job())).unwrap_or_else(Message::ThreadPanicked)
+    Message::Event(catch_on_thread(|| Ok(job())).unwrap_or_else(JobEvent::Panicked))
 }
 
 fn lane(
@@ -51,7 +53,7 @@ fn lane(
                 let _ = answers.send(answer(job));
             }
         };
-        let panicked = move |error| drop(last_word.send(Message::ThreadPanicked(error)));
+        let panicked = move |error| drop(last_word.send(Message::Event(JobEvent::Panicked(error))));
         handles.push(spawn(format!("{name}-{n}"), run, panicked)?);
     }
     Ok((sender, handles))
@@ -64,12 +66,23 @@ impl IoThreads {
         Ok(Self { main: Some(main), low: Some(low), main_threads, low_threads, answers })
     }
 
-    pub fn run(&self, job: impl FnOnce() -> Message + Send + 'static) {
+    pub fn run(&self, job: impl FnOnce() -> JobEvent + Send + 'static) {
         Self::send(&self.main, Box::new(job), &self.answers);
     }
 
+    /// Carries a call out, in its lane.
+    pub fn call(&self, home: &Arc<dyn CheckpointHome>, call: StorageCall) {
+        let low = matches!(call, StorageCall::ListShared | StorageCall::Discard { .. });
+        let home = home.clone();
+        let job = move || JobEvent::Storage(home.answer(call));
+        match low {
+            true => self.run_low(job),
+            false => self.run(job),
+        }
+    }
+
     /// For deletions.
-    pub fn run_low(&self, job: impl FnOnce() -> Message + Send + 'static) {
+    pub fn run_low(&self, job: impl FnOnce() -> JobEvent + Send + 'static) {
         Self::send(&self.low, Box::new(job), &self.answers);
     }
 
@@ -115,7 +128,7 @@ mod tests {
         for n in 0..5 {
             io.run(move || panic!("call {n} broke"));
             match answers.recv_timeout(Duration::from_secs(30)).unwrap() {
-                Message::ThreadPanicked(error) => {
+                Message::Event(JobEvent::Panicked(error)) => {
                     let text = error.to_string();
                     let expected = format!("panicked: call {n} broke");
                     assert!(
@@ -126,7 +139,10 @@ mod tests {
                 _ => panic!("another message"),
             }
         }
-        io.run(|| Message::Cancel);
-        assert!(matches!(answers.recv_timeout(Duration::from_secs(30)), Ok(Message::Cancel)));
+        io.run(|| JobEvent::Cancel);
+        assert!(matches!(
+            answers.recv_timeout(Duration::from_secs(30)),
+            Ok(Message::Event(JobEvent::Cancel))
+        ));
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use stillstream_jobmaster::explain;
-use stillstream_jobmaster::{CheckpointStatistics, CheckpointStatus, CheckpointSummary};
+use stillstream_jobmaster::{CheckpointStatistics, CheckpointStatus, CheckpointSummary, Level};
 use stillstream_types::{CheckpointId, SubtaskId};
 
 use super::client::JobMetrics;
@@ -91,14 +91,6 @@ pub(crate) fn time(took: Duration) -> String {
 pub(crate) fn count(n: u64, what: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
     format!("{n} {what}{s}")
-}
-
-/// How serious a line is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Level {
-    Debug,
-    Info,
-    Warn,
 }
 
 /// A line to write.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `settings` | [`JobSettings`], [`StateBackend`] |
 //! | `client` | [`JobClient`], [`JobResult`] |
-//! | `manager` | the JobManager: a shell around the engines of `stillstream-jobmaster` |
+//! | `manager` | the JobManager: a shell around the engine of `stillstream-jobmaster` |
 //! | `fleet` | worker threads, and what an attempt needs of any fleet |
 //! | `home` | where checkpoints and the register live |
 //! | `stores` | where a subtask writes its snapshot |
@@ -33,9 +33,11 @@ mod wire;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use stillstream_jobmaster::{
-    CheckpointCoordinator, CheckpointingMode, CoordinatorSetup, JobStatus, StartDecision, decide_start,
+    CheckpointingMode, JobEngine, JobEvent, JobSetup, JobStatus, RestartStrategyConfig, StartDecision,
+    decide_start,
 };
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
 use stillstream_types::{
@@ -61,7 +63,7 @@ use client::Shared;
 use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
-use manager::{Manager, Message, Parts, random_unit};
+use manager::{Manager, Message, State, random_unit, tasks};
 use process::{Figures, Identity, WorkerProcess};
 use remote::{ProcessFleet, ProcessSettings};
 use stores::FileStores;
@@ -335,16 +337,6 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         None => Arc::new(MemoryHome::default()),
     };
     refuse_two_starts(&settings, &*home)?;
-    let coordinator = CheckpointCoordinator::new(CoordinatorSetup {
-        job: JobId::from_name(&settings.name),
-        job_name: settings.name.clone(),
-        config: settings.checkpoint.clone(),
-        zero_ms: clock.now_ms().saturating_sub(i64::try_from(clock.elapsed().as_millis()).unwrap_or(0)),
-        register: home.claimed(),
-        first_delay: random_unit(),
-        end_timeout: settings.end_timeout(),
-    });
-    let coordinator = coordinator.map_err(|error| Error::wrap(ErrorKind::Configuration, error))?;
     let (sender, messages) = mpsc::channel();
     let counters = Arc::new(Counters::default());
     let fleet = match settings.processes {
@@ -361,18 +353,10 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         name: settings.name.as_str().into(),
     };
     let io = IoThreads::start(sender.clone())?;
-    let manager = Manager::new(Parts {
-        settings,
-        physical,
-        coordinator,
-        fleet,
-        home,
-        io,
-        clock,
-        messages,
-        shared,
-        counters,
-    });
+    let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
+    let state = State::new(&settings, clock.elapsed());
+    let manager =
+        Manager { settings, physical, engine, fleet, home, io, clock, messages, shared, counters, state };
     let watched = client.clone();
     std::thread::Builder::new().name("jobmanager".into()).spawn(move || {
         let ran = catch_on_thread(|| {
@@ -385,6 +369,32 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         }
     })?;
     Ok(client)
+}
+
+fn job_engine(
+    settings: &JobSettings,
+    physical: &PhysicalPlan,
+    fleet: &dyn Fleet,
+    home: &dyn CheckpointHome,
+    now: Duration,
+) -> Result<JobEngine> {
+    let checkpointing = settings.checkpoint.interval.is_some();
+    let setup = JobSetup {
+        job: JobId::from_name(&settings.name),
+        name: settings.name.clone(),
+        checkpoint: settings.checkpoint.clone(),
+        restart: settings.restart.unwrap_or_else(|| RestartStrategyConfig::default_for(checkpointing)),
+        tasks: tasks(physical),
+        workers: fleet.workers(),
+        from_snapshot: settings.from_snapshot.clone(),
+        place: home.describe(),
+        durable: home.is_durable(),
+        register: home.claimed(),
+        first_delay: random_unit(),
+        cancellation_timeout: settings.cancellation_timeout,
+        end_timeout: settings.end_timeout(),
+    };
+    JobEngine::new(setup, now).map_err(|error| Error::wrap(ErrorKind::Configuration, error))
 }
 
 /// Refuses `--from` for a job that would go on from a checkpoint of its own: neither is passed over in silence.
@@ -421,7 +431,7 @@ fn local_fleet(
     let reports = Arc::new(ReportQueue(move |generation, report| {
         // the job has ended if nobody listens
         if let Ok(sender) = sender.lock() {
-            let _ = sender.send(Message::Report(generation, report));
+            let _ = sender.send(Message::Event(JobEvent::Report(generation, report)));
         }
     }));
     let workers = physical.workers as usize;

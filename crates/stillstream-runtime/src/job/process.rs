@@ -19,7 +19,7 @@ use timely::communication::allocator::{AllocatorBuilder, ProcessBuilder};
 
 use super::fleet::{ContextFactory, run_caught};
 use super::peers::{Meeting, open_port};
-use super::wire::{self, ToManager, ToWorker, kind};
+use super::wire::{self, FromManager, FromWorker, Hello, Start, ToManager, ToWorker};
 use crate::catch::{catch_on_thread, spawn};
 use crate::clock::Clock;
 use crate::control::ReportSink;
@@ -67,11 +67,11 @@ pub(crate) struct Figures {
 
 impl Figures {
     fn message(&self) -> ToManager {
-        let counts = self.counters.all();
-        let mut numbers: Vec<u64> = self.metrics.iter().flat_map(|worker| worker.figures()).collect();
-        numbers.extend(counts.values());
-        let names = counts.into_keys().collect();
-        ToManager { kind: kind::METRICS, numbers, names, ..ToManager::default() }
+        let workers = self.metrics.iter();
+        let workers =
+            workers.map(|worker| wire::WorkerFigures { figures: worker.figures().to_vec() }).collect();
+        let figures = wire::Figures { workers, counters: self.counters.all() };
+        ToManager { generation: 0, message: Some(FromWorker::Figures(figures)) }
     }
 }
 
@@ -124,13 +124,8 @@ pub(crate) fn connect(
         .context(|| format!("connecting to the JobManager at {}", identity.manager))?;
     stream.set_nodelay(true)?;
     let link = Arc::new(Link { writer: Mutex::new(stream.try_clone()?), frame_size, figures });
-    let hello = ToManager {
-        kind: kind::HELLO,
-        index: identity.process as u32,
-        text: identity.token.clone(),
-        ..ToManager::default()
-    };
-    link.send(&hello);
+    let hello = Hello { process: identity.process as u32, token: identity.token.clone() };
+    link.send(&ToManager { generation: 0, message: Some(FromWorker::Hello(hello)) });
     Ok((stream, link))
 }
 
@@ -155,27 +150,23 @@ impl WorkerProcess {
         loop {
             let Ok(message) = wire::read_frame::<ToWorker>(&mut stream) else { std::process::exit(1) };
             let generation = Generation(message.generation);
-            match message.kind {
-                kind::PREPARE => {
+            let Some(message) = message.message else { continue };
+            match message {
+                FromManager::Prepare(()) => {
                     passing("before-worker-listens");
                     match open_port(this.identity.process) {
                         Ok((bound, address)) => {
                             listener = Some((generation, bound));
-                            let text = address.to_string();
-                            link.send(&ToManager {
-                                kind: kind::LISTENING,
-                                generation: generation.0,
-                                text,
-                                ..ToManager::default()
-                            });
+                            let message = Some(FromWorker::Listening(address.to_string()));
+                            link.send(&ToManager { generation: generation.0, message });
                             passing("after-worker-listens");
                         }
                         Err(error) => link.report(generation, Report::Failed { subtask: None, error }),
                     }
                 }
                 // an attempt that was told to stop before it began does not begin: it has been reported as stopped
-                kind::START if this.is_stopped(generation) => listener = None,
-                kind::START => {
+                FromManager::Start(_) if this.is_stopped(generation) => listener = None,
+                FromManager::Start(start) => {
                     passing("before-worker-starts");
                     let Some((_, bound)) = listener.take().filter(|(of, _)| *of == generation) else {
                         let text = format!(
@@ -191,7 +182,8 @@ impl WorkerProcess {
                         (0..this.threads).map(|_| Inbox::new()).unzip();
                     running = (generation, controls.clone());
                     let (this, link, context) = (this.clone(), link.clone(), context.clone());
-                    let run = move || this.run(&message, &bound, controls, receivers, &context, &link);
+                    let run =
+                        move || this.run(generation, start, &bound, controls, receivers, &context, &link);
                     let panicked = |error| {
                         tracing::error!("{error}");
                         std::process::exit(1);
@@ -201,21 +193,20 @@ impl WorkerProcess {
                         std::process::exit(1);
                     }
                 }
-                kind::CONTROL => {
-                    let Some(control) = wire::decode_control(&message) else { continue };
+                FromManager::Shutdown(()) => std::process::exit(0),
+                control => {
+                    let Some(control) = control.control() else { continue };
                     let stop = control == Control::Stop;
                     if stop {
                         this.stopped.fetch_max(generation.0, Ordering::SeqCst);
                     }
                     if running.0 == generation {
-                        running.1.iter().for_each(|inbox| inbox.send(control.clone()));
+                        running.1.iter().for_each(|inbox| inbox.send(control));
                     } else if stop {
                         // told to stop before it started: there is nothing to drop
                         this.report_stopped(link, generation, 0..this.threads);
                     }
                 }
-                kind::SHUTDOWN => std::process::exit(0),
-                _ => {}
             }
         }
     }
@@ -240,17 +231,17 @@ impl WorkerProcess {
     /// came so far.
     fn run(
         &self,
-        start: &ToWorker,
+        generation: Generation,
+        start: Start,
         listener: &TcpListener,
         controls: Vec<Arc<Inbox>>,
         receivers: Vec<mpsc::Receiver<Control>>,
         context: &ContextFactory,
         link: &Link,
     ) {
-        let generation = Generation(start.generation);
         let seats: Seats =
             Arc::new(receivers.into_iter().map(|receiver| Mutex::new(Some(receiver))).collect());
-        let ran = catch_on_thread(|| self.attempt(start, listener, controls, &seats, context));
+        let ran = catch_on_thread(|| self.attempt(generation, start, listener, controls, &seats, context));
         let idle: Vec<usize> =
             (0..self.threads).filter(|local| seats[*local].lock().take().is_some()).collect();
         let failure = ran.err().or_else(|| {
@@ -268,17 +259,14 @@ impl WorkerProcess {
     /// One attempt, from sockets to the end of its threads.
     fn attempt(
         &self,
-        start: &ToWorker,
+        generation: Generation,
+        start: Start,
         listener: &TcpListener,
         controls: Vec<Arc<Inbox>>,
         seats: &Seats,
         context: &ContextFactory,
     ) -> Result<()> {
-        let generation = Generation(start.generation);
-        let restored = match &start.restored {
-            Some(bytes) => Some(Arc::new(wire::decode_restored(bytes, start.location.clone())?)),
-            None => None,
-        };
+        let restored = start.restored.map(|restored| restored.read().map(Arc::new)).transpose()?;
         let spec = AttemptSpec { generation, restored };
         passing("before-workers-meet");
         let meeting = Meeting {

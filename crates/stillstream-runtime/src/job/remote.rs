@@ -19,12 +19,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use stillstream_jobmaster::JobEvent;
 use stillstream_types::{Error, ErrorKind, Generation, Result};
 
 use super::door::{Admit, Door};
 use super::fleet::Fleet;
 use super::manager::Message;
-use super::wire::{self, ToManager, ToWorker, kind};
+use super::wire::{self, Figures, FromManager, FromWorker, Hello, Start, ToManager, ToWorker};
 use crate::catch::spawn;
 use crate::clock::Clock;
 use crate::control::{AttemptSpec, Control, Report};
@@ -152,19 +153,23 @@ impl ProcessFleet {
 }
 
 impl Office {
-    fn post(&self, message: Message) {
+    fn post(&self, event: JobEvent) {
         // the job has ended if nobody listens
-        let _ = self.messages.lock().send(message);
+        let _ = self.messages.lock().send(Message::Event(event));
+    }
+
+    fn post_report(&self, generation: Generation, report: Report) {
+        self.post(JobEvent::Report(generation, report));
     }
 
     fn post_failed(&self, generation: Generation, error: Error) {
-        self.post(Message::Report(generation, Report::Failed { subtask: None, error }));
+        self.post_report(generation, Report::Failed { subtask: None, error });
     }
 
     fn post_stopped(&self, generation: Generation, process: usize) {
         for local in 0..self.threads {
             let worker = process * self.threads + local;
-            self.post(Message::Report(generation, Report::Stopped { worker, drained: false }));
+            self.post_report(generation, Report::Stopped { worker, drained: false });
         }
     }
 
@@ -198,10 +203,16 @@ impl Office {
 
     /// Lets a connection in that knows the token, and reads it on a thread of its own.
     fn admit(self: &Arc<Self>, stream: TcpStream, hello: &ToManager) -> io::Result<()> {
-        let process = hello.index as usize;
-        if hello.kind != kind::HELLO || !same(&hello.text, &self.token) || process >= self.processes() {
+        let known = match &hello.message {
+            Some(FromWorker::Hello(Hello { process, token })) if same(token, &self.token) => {
+                *process as usize
+            }
+            _ => usize::MAX,
+        };
+        if known >= self.processes() {
             return Err(io::Error::other("it does not know the job's token"));
         }
+        let process = known;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(self.silence))?;
         let writer = stream.try_clone()?;
@@ -216,7 +227,7 @@ impl Office {
         self.changed.notify_all();
         let (office, watching) = (self.clone(), self.clone());
         let run = move || office.read(process, incarnation, stream);
-        let panicked = move |error| watching.post(Message::ThreadPanicked(error));
+        let panicked = move |error| watching.post(JobEvent::Panicked(error));
         spawn(format!("worker-link-{process}"), run, panicked).map(drop)
     }
 
@@ -232,43 +243,39 @@ impl Office {
     }
 
     fn message(&self, process: usize, incarnation: u64, message: ToManager) {
-        match message.kind {
-            kind::LISTENING => {
+        let generation = Generation(message.generation);
+        match message.message {
+            None => {}
+            Some(FromWorker::Listening(address)) => {
                 let mut peers = self.peers.lock();
-                if peers.generation.0 == message.generation {
-                    peers.peers[process].listening = Some(message.text);
+                if peers.generation == generation {
+                    peers.peers[process].listening = Some(address);
                     self.changed.notify_all();
                 }
             }
-            kind::METRICS => {
-                const FIGURES: usize = WorkerMetrics::FIGURES;
-                for (local, figures) in message.numbers.chunks_exact(FIGURES).take(self.threads).enumerate() {
+            Some(FromWorker::Figures(Figures { workers, counters })) => {
+                for (local, figures) in workers.into_iter().take(self.threads).enumerate() {
                     if let Some(metrics) = self.metrics.get(process * self.threads + local) {
-                        metrics.learn(figures);
+                        metrics.learn(&figures.figures);
                     }
                 }
                 let mut known = self.known.lock();
-                for (name, total) in
-                    message.names.iter().zip(message.numbers.iter().skip(FIGURES * self.threads))
-                {
+                for (name, total) in counters {
                     let last = known.entry((process, incarnation, name.clone())).or_default();
-                    self.counters.add(name, total.saturating_sub(*last));
-                    *last = *total;
+                    self.counters.add(&name, total.saturating_sub(*last));
+                    *last = total;
                 }
             }
-            _ => {
-                let generation = Generation(message.generation);
-                match wire::decode_report(message) {
-                    Ok(Some(Report::Failed { error, .. }))
-                        if error.kind() == ErrorKind::Peer && self.cause_is_known(generation) =>
-                    {
-                        tracing::debug!("worker process {process}: {error}");
-                    }
-                    Ok(Some(report)) => self.post(Message::Report(generation, report)),
-                    Ok(None) => {}
-                    Err(error) => self.post_failed(generation, error),
+            Some(message) => match wire::decode_report(message) {
+                Ok(Some(Report::Failed { error, .. }))
+                    if error.kind() == ErrorKind::Peer && self.cause_is_known(generation) =>
+                {
+                    tracing::debug!("worker process {process}: {error}");
                 }
-            }
+                Ok(Some(report)) => self.post_report(generation, report),
+                Ok(None) => {}
+                Err(error) => self.post_failed(generation, error),
+            },
         }
     }
 
@@ -389,7 +396,7 @@ impl Office {
         else {
             return Ok(());
         };
-        let prepare = ToWorker { kind: kind::PREPARE, generation: generation.0, ..ToWorker::default() };
+        let prepare = ToWorker { generation: generation.0, message: Some(FromManager::Prepare(())) };
         for process in 0..self.processes() {
             peers.send(process, &prepare)?;
         }
@@ -398,15 +405,12 @@ impl Office {
         let Some(mut peers) = self.wait_for(generation, "did not open their sockets", listening)? else {
             return Ok(());
         };
-        let start = ToWorker {
-            kind: kind::START,
-            generation: generation.0,
+        let start = Start {
             // all of them are there, in the order of their numbers
             addresses: peers.peers.iter().filter_map(|peer| peer.listening.clone()).collect(),
-            restored: spec.restored.as_ref().map(|restored| wire::encode_restored(restored)),
-            location: spec.restored.as_ref().and_then(|restored| restored.location.clone()),
-            ..ToWorker::default()
+            restored: spec.restored.as_deref().map(Into::into),
         };
+        let start = ToWorker { generation: generation.0, message: Some(FromManager::Start(start)) };
         for process in 0..self.processes() {
             peers.send(process, &start)?;
         }
@@ -472,7 +476,7 @@ impl Fleet for ProcessFleet {
     fn send(&mut self, control: Control) {
         let mut peers = self.office.peers.lock();
         let generation = peers.generation;
-        let message = wire::encode_control(generation, &control);
+        let message = ToWorker { generation: generation.0, message: Some(control.into()) };
         let stop = control == Control::Stop;
         if stop {
             peers.stopping = Some(generation);
@@ -520,7 +524,7 @@ impl Fleet for ProcessFleet {
     fn shutdown(&mut self, grace: Duration) {
         self.office.closing.store(true, Ordering::SeqCst);
         self.office.changed.notify_all();
-        let shutdown = ToWorker { kind: kind::SHUTDOWN, ..ToWorker::default() };
+        let shutdown = ToWorker { generation: 0, message: Some(FromManager::Shutdown(())) };
         let children: Vec<Child> = {
             let mut peers = self.office.peers.lock();
             for process in 0..self.office.processes() {

@@ -1,82 +1,260 @@
 //! Frames between the JobManager and its worker processes: a `u32` length (little-endian), then a protobuf message. Every
 //! message carries the generation that it belongs to.
+//!
+//! There is a variant for each [`Report`] and each [`Control`], under the same name, and a few more by which a process is
+//! brought up. Both sides are the same program, so the messages have no versions.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use prost::Message as _;
-use stillstream_storage::metadata::{Anchor, decode, encode};
+use stillstream_jobmaster::{AckMetrics, ChannelTime, Control, Report, RestoredState, TaskTime};
+use stillstream_storage::metadata::{decode_state, encode_state};
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CheckpointMetadata, Error, ErrorKind, Generation, JobId, OperatorId,
-    OperatorState, Result, SubtaskId, SubtaskIndex, TaskSnapshot,
+    CheckpointId, Error, ErrorKind, EventTime, Generation, OperatorId, OperatorSubtaskState, Result,
+    SubtaskId, SubtaskIndex, TaskSnapshot,
 };
 
-use crate::control::{ChannelTime, Control, Report, RestoredState, SnapshotTimes, TaskTime};
-use crate::operator::event_time::EventTime;
-
-/// From a worker process. `kind` says which of the fields count.
+/// From a worker process.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ToManager {
-    #[prost(uint32, tag = "1")]
-    pub kind: u32,
-    #[prost(uint64, tag = "2")]
+    #[prost(uint64, tag = "1")]
     pub generation: u64,
-    #[prost(uint64, tag = "3")]
-    pub checkpoint: u64,
-    #[prost(uint32, tag = "4")]
-    pub vertex: u32,
-    #[prost(uint32, tag = "5")]
-    pub index: u32,
-    #[prost(bool, tag = "6")]
-    pub flag: bool,
-    #[prost(string, tag = "7")]
-    pub text: String,
-    #[prost(uint64, repeated, tag = "8")]
-    pub numbers: Vec<u64>,
-    #[prost(bytes = "vec", tag = "9")]
-    pub body: Vec<u8>,
-    #[prost(string, repeated, tag = "10")]
-    pub names: Vec<String>,
+    #[prost(oneof = "FromWorker", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    pub message: Option<FromWorker>,
 }
 
-pub(crate) mod kind {
-    pub const HELLO: u32 = 1;
-    pub const LISTENING: u32 = 2;
-    pub const RUNNING: u32 = 3;
-    pub const ENDED: u32 = 4;
-    pub const ACKNOWLEDGED: u32 = 5;
-    pub const DECLINED: u32 = 6;
-    pub const COMMITTED: u32 = 7;
-    pub const FAILED: u32 = 8;
-    pub const STOPPED: u32 = 9;
-    pub const METRICS: u32 = 10;
-    pub const EVENT_TIME: u32 = 11;
-
-    pub const PREPARE: u32 = 1;
-    pub const START: u32 = 2;
-    pub const CONTROL: u32 = 3;
-    pub const SHUTDOWN: u32 = 4;
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(crate) enum FromWorker {
+    /// The first word of a connection.
+    #[prost(message, tag = "2")]
+    Hello(Hello),
+    /// Where the process listens for its peers.
+    #[prost(string, tag = "3")]
+    Listening(String),
+    /// What the process has counted; it is the heartbeat too.
+    #[prost(message, tag = "4")]
+    Figures(Figures),
+    #[prost(message, tag = "5")]
+    Running(Subtask),
+    #[prost(message, tag = "6")]
+    Ended(Subtask),
+    #[prost(message, tag = "7")]
+    EventTime(SubtaskTime),
+    #[prost(message, tag = "8")]
+    Acknowledged(Acknowledged),
+    #[prost(message, tag = "9")]
+    Declined(Declined),
+    #[prost(message, tag = "10")]
+    Committed(Committed),
+    #[prost(message, tag = "11")]
+    Failed(Failed),
+    #[prost(message, tag = "12")]
+    Stopped(Stopped),
 }
 
-/// To a worker process. `kind` says which of the fields count.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Hello {
+    #[prost(uint32, tag = "1")]
+    pub process: u32,
+    #[prost(string, tag = "2")]
+    pub token: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Figures {
+    #[prost(message, repeated, tag = "1")]
+    pub workers: Vec<WorkerFigures>,
+    /// Totals by name.
+    #[prost(btree_map = "string, uint64", tag = "2")]
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// The figures of one worker, in the order in which they are declared.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct WorkerFigures {
+    #[prost(uint64, repeated, tag = "1")]
+    pub figures: Vec<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(crate) struct Subtask {
+    #[prost(uint32, tag = "1")]
+    vertex: u32,
+    #[prost(uint32, tag = "2")]
+    index: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(crate) struct Time {
+    #[prost(sint64, tag = "1")]
+    watermark: i64,
+    #[prost(bool, tag = "2")]
+    idle: bool,
+    #[prost(sint64, tag = "3")]
+    moved_at_ms: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct SubtaskTime {
+    #[prost(message, required, tag = "1")]
+    subtask: Subtask,
+    #[prost(message, required, tag = "2")]
+    combined: Time,
+    #[prost(message, repeated, tag = "3")]
+    channels: Vec<Time>,
+}
+
+/// State of one subtask of one operator.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct State {
+    #[prost(bytes = "vec", tag = "1")]
+    operator: Vec<u8>,
+    #[prost(uint32, tag = "2")]
+    index: u32,
+    /// In the form that `_metadata` has.
+    #[prost(bytes = "vec", tag = "3")]
+    state: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Acknowledged {
+    #[prost(uint64, tag = "1")]
+    checkpoint: u64,
+    #[prost(message, required, tag = "2")]
+    subtask: Subtask,
+    #[prost(message, repeated, tag = "3")]
+    snapshot: Vec<State>,
+    #[prost(uint64, tag = "4")]
+    start_delay_us: u64,
+    #[prost(uint64, tag = "5")]
+    alignment_us: u64,
+    #[prost(uint64, tag = "6")]
+    synchronous_us: u64,
+    #[prost(uint64, tag = "7")]
+    asynchronous_us: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Declined {
+    #[prost(uint64, tag = "1")]
+    checkpoint: u64,
+    #[prost(message, required, tag = "2")]
+    subtask: Subtask,
+    #[prost(string, tag = "3")]
+    reason: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Committed {
+    #[prost(uint64, tag = "1")]
+    checkpoint: u64,
+    #[prost(message, required, tag = "2")]
+    subtask: Subtask,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Failed {
+    #[prost(message, optional, tag = "1")]
+    subtask: Option<Subtask>,
+    #[prost(enumeration = "Kind", tag = "2")]
+    kind: i32,
+    #[prost(string, tag = "3")]
+    message: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Stopped {
+    #[prost(uint64, tag = "1")]
+    worker: u64,
+    #[prost(bool, tag = "2")]
+    drained: bool,
+}
+
+/// To a worker process.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ToWorker {
-    #[prost(uint32, tag = "1")]
-    pub kind: u32,
-    #[prost(uint64, tag = "2")]
+    #[prost(uint64, tag = "1")]
     pub generation: u64,
-    /// Of a control message: 1 trigger, 2 complete, 3 aborted, 4 finish, 5 stop.
-    #[prost(uint32, tag = "3")]
-    pub control: u32,
-    #[prost(uint64, tag = "4")]
-    pub id: u64,
-    #[prost(int64, tag = "5")]
-    pub at_ms: i64,
-    #[prost(string, repeated, tag = "6")]
+    #[prost(oneof = "FromManager", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
+    pub message: Option<FromManager>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(crate) enum FromManager {
+    /// Open a socket for the peers, and say where.
+    #[prost(message, tag = "2")]
+    Prepare(()),
+    /// Meet the peers, and run the attempt.
+    #[prost(message, tag = "3")]
+    Start(Start),
+    /// The job is over.
+    #[prost(message, tag = "4")]
+    Shutdown(()),
+    #[prost(message, tag = "5")]
+    Trigger(Trigger),
+    #[prost(uint64, tag = "6")]
+    Complete(u64),
+    #[prost(uint64, tag = "7")]
+    Aborted(u64),
+    #[prost(message, tag = "8")]
+    Finish(()),
+    #[prost(message, tag = "9")]
+    Stop(()),
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Start {
+    /// Where each process listens, in the order of their numbers.
+    #[prost(string, repeated, tag = "1")]
     pub addresses: Vec<String>,
-    #[prost(bytes = "vec", optional, tag = "7")]
-    pub restored: Option<Vec<u8>>,
-    #[prost(string, optional, tag = "8")]
-    pub location: Option<String>,
+    #[prost(message, optional, tag = "2")]
+    pub restored: Option<Restored>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Restored {
+    #[prost(uint64, tag = "1")]
+    checkpoint: u64,
+    #[prost(string, optional, tag = "2")]
+    location: Option<String>,
+    #[prost(message, repeated, tag = "3")]
+    states: Vec<State>,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(crate) struct Trigger {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(sint64, tag = "2")]
+    at_ms: i64,
+}
+
+macro_rules! kinds {
+    ($($name:ident = $number:literal),* $(,)?) => {
+        /// [`ErrorKind`].
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, prost::Enumeration)]
+        #[repr(i32)]
+        pub(crate) enum Kind { $($name = $number),* }
+
+        impl From<ErrorKind> for Kind {
+            fn from(kind: ErrorKind) -> Self {
+                match kind { $(ErrorKind::$name => Self::$name),* }
+            }
+        }
+
+        impl From<Kind> for ErrorKind {
+            fn from(kind: Kind) -> Self {
+                match kind { $(Kind::$name => Self::$name),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    User = 0, Configuration = 1, Plan = 2, State = 3, CorruptSnapshot = 4, Checkpoint = 5, Storage = 6, Connector = 7,
+    Panic = 8, Peer = 9, Fenced = 10, Cancelled = 11, Timeout = 12,
 }
 
 /// A frame that no honest peer sends.
@@ -134,190 +312,198 @@ pub(crate) fn decode_frame<M: prost::Message + Default>(bytes: &[u8]) -> io::Res
     M::decode(bytes).map_err(|error| invalid(error.to_string()))
 }
 
-/// State by operator and subtask, in the form of `_metadata`.
-fn pack(id: CheckpointId, operators: Vec<OperatorState>) -> Vec<u8> {
-    let metadata = CheckpointMetadata {
-        id,
-        job: JobId([0; 16]),
-        job_name: String::new(),
-        generation: Generation(0),
-        kind: CheckpointKind::Checkpoint,
-        triggered_at_ms: 0,
-        operators,
-    };
-    encode(&metadata, Anchor::Parent)
+impl From<SubtaskId> for Subtask {
+    fn from(id: SubtaskId) -> Self {
+        Self { vertex: id.vertex.0, index: id.index.0 }
+    }
 }
 
-fn unpack(bytes: &[u8]) -> Result<CheckpointMetadata> {
-    let (metadata, _) =
-        decode("a message between processes", bytes).map_err(|error| Error::wrap(ErrorKind::Peer, error))?;
-    Ok(metadata)
+impl From<Subtask> for SubtaskId {
+    fn from(subtask: Subtask) -> Self {
+        Self::new(subtask.vertex, subtask.index)
+    }
 }
 
-fn operator_state(
-    id: OperatorId,
-    subtasks: impl IntoIterator<Item = (SubtaskIndex, stillstream_types::OperatorSubtaskState)>,
-) -> OperatorState {
-    let subtasks: std::collections::BTreeMap<_, _> = subtasks.into_iter().collect();
-    let parallelism = subtasks.keys().next_back().map_or(1, |index| index.0 + 1);
-    let max_parallelism = stillstream_types::key_group::UPPER_MAX_PARALLELISM;
-    OperatorState { id, uid: None, name: String::new(), parallelism, max_parallelism, subtasks }
+impl Time {
+    fn of(time: EventTime, moved_at_ms: i64) -> Self {
+        Self { watermark: time.watermark, idle: time.idle, moved_at_ms }
+    }
+
+    fn event_time(self) -> EventTime {
+        EventTime { watermark: self.watermark, idle: self.idle }
+    }
 }
 
-pub(crate) fn encode_restored(restored: &RestoredState) -> Vec<u8> {
-    let operators =
-        restored.operators.iter().map(|(id, subtasks)| operator_state(*id, subtasks.clone())).collect();
-    pack(restored.checkpoint, operators)
+impl State {
+    fn of(operator: OperatorId, index: SubtaskIndex, state: &OperatorSubtaskState) -> Self {
+        Self { operator: operator.0.to_vec(), index: index.0, state: encode_state(state) }
+    }
+
+    fn read(self) -> Result<(OperatorId, SubtaskIndex, OperatorSubtaskState)> {
+        const WHERE: &str = "a message between processes";
+        let operator = self.operator.as_slice().try_into().map_err(|_| {
+            Error::new(ErrorKind::Peer, format!("{WHERE} names an operator by {} bytes", self.operator.len()))
+        })?;
+        let state = decode_state(WHERE, &self.state).map_err(|error| Error::wrap(ErrorKind::Peer, error))?;
+        Ok((OperatorId(operator), SubtaskIndex(self.index), state))
+    }
 }
 
-pub(crate) fn decode_restored(bytes: &[u8], location: Option<String>) -> Result<RestoredState> {
-    let metadata = unpack(bytes)?;
-    let operators = metadata.operators.into_iter().map(|operator| (operator.id, operator.subtasks)).collect();
-    Ok(RestoredState { checkpoint: metadata.id, location, operators })
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-const KINDS: [ErrorKind; 13] = [
-    ErrorKind::Configuration,
-    ErrorKind::Plan,
-    ErrorKind::State,
-    ErrorKind::CorruptSnapshot,
-    ErrorKind::Checkpoint,
-    ErrorKind::Storage,
-    ErrorKind::Connector,
-    ErrorKind::User,
-    ErrorKind::Panic,
-    ErrorKind::Peer,
-    ErrorKind::Fenced,
-    ErrorKind::Cancelled,
-    ErrorKind::Timeout,
-];
+impl From<Report> for FromWorker {
+    fn from(report: Report) -> Self {
+        match report {
+            Report::Running(subtask) => Self::Running(subtask.into()),
+            Report::Ended(subtask) => Self::Ended(subtask.into()),
+            Report::EventTime { subtask, time } => Self::EventTime(SubtaskTime {
+                subtask: subtask.into(),
+                combined: Time::of(time.combined, 0),
+                channels: time.channels.iter().map(|one| Time::of(one.time, one.moved_at_ms)).collect(),
+            }),
+            Report::Acknowledged { checkpoint, subtask, snapshot, metrics } => {
+                Self::Acknowledged(Acknowledged {
+                    checkpoint: checkpoint.0,
+                    subtask: subtask.into(),
+                    snapshot: snapshot
+                        .operators
+                        .iter()
+                        .map(|(id, s)| State::of(*id, subtask.index, s))
+                        .collect(),
+                    start_delay_us: micros(metrics.start_delay),
+                    alignment_us: micros(metrics.alignment),
+                    synchronous_us: micros(metrics.synchronous),
+                    asynchronous_us: micros(metrics.asynchronous),
+                })
+            }
+            Report::Declined { checkpoint, subtask, reason } => {
+                Self::Declined(Declined { checkpoint: checkpoint.0, subtask: subtask.into(), reason })
+            }
+            Report::Committed { checkpoint, subtask } => {
+                Self::Committed(Committed { checkpoint: checkpoint.0, subtask: subtask.into() })
+            }
+            Report::Failed { subtask, error } => Self::Failed(Failed {
+                subtask: subtask.map(Into::into),
+                kind: Kind::from(error.kind()).into(),
+                message: error.to_string(),
+            }),
+            Report::Stopped { worker, drained } => Self::Stopped(Stopped { worker: worker as u64, drained }),
+        }
+    }
+}
 
 /// A report as a message. An acknowledgement above `frame_size` becomes a decline that says so.
 pub(crate) fn encode_report(generation: Generation, report: Report, frame_size: u64) -> ToManager {
-    let mut message = ToManager { generation: generation.0, ..ToManager::default() };
-    let mut of = |kind: u32, subtask: Option<SubtaskId>| {
-        message.kind = kind;
-        if let Some(subtask) = subtask {
-            (message.vertex, message.index) = (subtask.vertex.0, subtask.index.0);
-        }
-    };
-    match report {
-        Report::Running(subtask) => of(kind::RUNNING, Some(subtask)),
-        Report::Ended(subtask) => of(kind::ENDED, Some(subtask)),
-        Report::Acknowledged { checkpoint, subtask, snapshot, times } => {
-            of(kind::ACKNOWLEDGED, Some(subtask));
-            message.checkpoint = checkpoint.0;
-            message.numbers = vec![times.start_delay_us, times.alignment_us, times.sync_us, times.async_us];
-            let operators = snapshot.operators.into_iter();
-            message.body = pack(
-                checkpoint,
-                operators.map(|(id, state)| operator_state(id, [(SubtaskIndex(0), state)])).collect(),
-            );
-            let size = message.encoded_len() as u64;
-            if size > frame_size {
-                message.kind = kind::DECLINED;
-                message.body = Vec::new();
-                message.text = format!(
-                    "its acknowledgement has {size} bytes and the largest message has {frame_size} (pekko.framesize); use a file \
-                     system backend, or raise that setting"
-                );
-            }
-        }
-        Report::Declined { checkpoint, subtask, reason } => {
-            of(kind::DECLINED, Some(subtask));
-            (message.checkpoint, message.text) = (checkpoint.0, reason);
-        }
-        Report::Committed { checkpoint, subtask } => {
-            of(kind::COMMITTED, Some(subtask));
-            message.checkpoint = checkpoint.0;
-        }
-        Report::Failed { subtask, error } => {
-            of(kind::FAILED, subtask);
-            message.flag = subtask.is_some();
-            message.numbers = vec![KINDS.iter().position(|kind| *kind == error.kind()).unwrap_or(7) as u64];
-            message.text = error.to_string();
-        }
-        Report::EventTime { subtask, time } => {
-            of(kind::EVENT_TIME, Some(subtask));
-            let pair = |time: EventTime| [time.watermark as u64, u64::from(time.idle)];
-            message.numbers.extend(pair(time.combined));
-            for channel in time.channels {
-                message.numbers.extend(pair(channel.time));
-                message.numbers.push(channel.moved_at_ms as u64);
-            }
-        }
-        Report::Stopped { worker, drained } => {
-            of(kind::STOPPED, None);
-            message.numbers = vec![worker as u64];
-            message.flag = drained;
-        }
+    let mut message = ToManager { generation: generation.0, message: Some(report.into()) };
+    let size = message.encoded_len() as u64;
+    if size > frame_size
+        && let Some(FromWorker::Acknowledged(Acknowledged { checkpoint, subtask, .. })) = message.message
+    {
+        let reason = format!(
+            "its acknowledgement has {size} bytes and the largest message has {frame_size} (pekko.framesize); use a file \
+             system backend, or raise that setting"
+        );
+        message.message = Some(FromWorker::Declined(Declined { checkpoint, subtask, reason }));
     }
     message
 }
 
-/// The report in a message; `None` for other messages.
-pub(crate) fn decode_report(message: ToManager) -> Result<Option<Report>> {
-    let subtask = SubtaskId::new(message.vertex, message.index);
-    let checkpoint = CheckpointId(message.checkpoint);
-    let number = |at: usize| message.numbers.get(at).copied().unwrap_or(0);
-    Ok(Some(match message.kind {
-        kind::RUNNING => Report::Running(subtask),
-        kind::ENDED => Report::Ended(subtask),
-        kind::ACKNOWLEDGED => {
-            let times = SnapshotTimes {
-                start_delay_us: number(0),
-                alignment_us: number(1),
-                sync_us: number(2),
-                async_us: number(3),
-            };
-            let operators = unpack(&message.body)?.operators.into_iter();
-            let first = |operator: OperatorState| {
-                (operator.id, operator.subtasks.into_values().next().unwrap_or_default())
-            };
-            let snapshot = TaskSnapshot { operators: operators.map(first).collect() };
-            Report::Acknowledged { checkpoint, subtask, snapshot, times }
+/// The report in a message; `None` for a message of another kind.
+pub(crate) fn decode_report(message: FromWorker) -> Result<Option<Report>> {
+    Ok(Some(match message {
+        FromWorker::Hello(_) | FromWorker::Listening(_) | FromWorker::Figures(_) => return Ok(None),
+        FromWorker::Running(subtask) => Report::Running(subtask.into()),
+        FromWorker::Ended(subtask) => Report::Ended(subtask.into()),
+        FromWorker::EventTime(SubtaskTime { subtask, combined, channels }) => {
+            let channel = |one: Time| ChannelTime { time: one.event_time(), moved_at_ms: one.moved_at_ms };
+            let channels = channels.into_iter().map(channel).collect();
+            Report::EventTime {
+                subtask: subtask.into(),
+                time: TaskTime { combined: combined.event_time(), channels },
+            }
         }
-        kind::EVENT_TIME => {
-            let pair = |numbers: &[u64]| EventTime { watermark: numbers[0] as i64, idle: numbers[1] != 0 };
-            let (combined, channels) = message.numbers.split_at(message.numbers.len().min(2));
-            let channels = channels
-                .chunks_exact(3)
-                .map(|numbers| ChannelTime { time: pair(numbers), moved_at_ms: numbers[2] as i64 });
-            let combined = if combined.len() == 2 { pair(combined) } else { EventTime::START };
-            Report::EventTime { subtask, time: TaskTime { combined, channels: channels.collect() } }
+        FromWorker::Acknowledged(message) => {
+            let states = message.snapshot.into_iter().map(State::read);
+            let states = states.map(|state| state.map(|(operator, _, state)| (operator, state)));
+            Report::Acknowledged {
+                checkpoint: CheckpointId(message.checkpoint),
+                subtask: message.subtask.into(),
+                snapshot: TaskSnapshot { operators: states.collect::<Result<_>>()? },
+                metrics: AckMetrics {
+                    start_delay: Duration::from_micros(message.start_delay_us),
+                    alignment: Duration::from_micros(message.alignment_us),
+                    synchronous: Duration::from_micros(message.synchronous_us),
+                    asynchronous: Duration::from_micros(message.asynchronous_us),
+                },
+            }
         }
-        kind::DECLINED => Report::Declined { checkpoint, subtask, reason: message.text },
-        kind::COMMITTED => Report::Committed { checkpoint, subtask },
-        kind::FAILED => {
-            let kind = KINDS.get(number(0) as usize).copied().unwrap_or(ErrorKind::User);
-            Report::Failed { subtask: message.flag.then_some(subtask), error: Error::new(kind, message.text) }
+        FromWorker::Declined(Declined { checkpoint, subtask, reason }) => {
+            Report::Declined { checkpoint: CheckpointId(checkpoint), subtask: subtask.into(), reason }
         }
-        kind::STOPPED => Report::Stopped { worker: number(0) as usize, drained: message.flag },
-        _ => return Ok(None),
+        FromWorker::Committed(Committed { checkpoint, subtask }) => {
+            Report::Committed { checkpoint: CheckpointId(checkpoint), subtask: subtask.into() }
+        }
+        FromWorker::Failed(failed) => {
+            let error = Error::new(failed.kind().into(), failed.message);
+            Report::Failed { subtask: failed.subtask.map(Into::into), error }
+        }
+        FromWorker::Stopped(Stopped { worker, drained }) => {
+            Report::Stopped { worker: usize::try_from(worker).unwrap_or(usize::MAX), drained }
+        }
     }))
 }
 
-pub(crate) fn encode_control(generation: Generation, control: &Control) -> ToWorker {
-    let (control, id, at_ms) = match control {
-        Control::Trigger { id, at_ms } => (1, id.0, *at_ms),
-        Control::Complete { id } => (2, id.0, 0),
-        Control::Aborted { id } => (3, id.0, 0),
-        Control::Finish => (4, 0, 0),
-        Control::Stop => (5, 0, 0),
-    };
-    ToWorker { kind: kind::CONTROL, generation: generation.0, control, id, at_ms, ..ToWorker::default() }
+impl From<Control> for FromManager {
+    fn from(control: Control) -> Self {
+        match control {
+            Control::Trigger { id, at_ms } => Self::Trigger(Trigger { id: id.0, at_ms }),
+            Control::Complete { id } => Self::Complete(id.0),
+            Control::Aborted { id } => Self::Aborted(id.0),
+            Control::Finish => Self::Finish(()),
+            Control::Stop => Self::Stop(()),
+        }
+    }
 }
 
-pub(crate) fn decode_control(message: &ToWorker) -> Option<Control> {
-    let id = CheckpointId(message.id);
-    Some(match message.control {
-        1 => Control::Trigger { id, at_ms: message.at_ms },
-        2 => Control::Complete { id },
-        3 => Control::Aborted { id },
-        4 => Control::Finish,
-        5 => Control::Stop,
-        _ => return None,
-    })
+impl FromManager {
+    /// The control message; `None` for a message of another kind.
+    pub fn control(&self) -> Option<Control> {
+        Some(match *self {
+            Self::Trigger(Trigger { id, at_ms }) => Control::Trigger { id: CheckpointId(id), at_ms },
+            Self::Complete(id) => Control::Complete { id: CheckpointId(id) },
+            Self::Aborted(id) => Control::Aborted { id: CheckpointId(id) },
+            Self::Finish(()) => Control::Finish,
+            Self::Stop(()) => Control::Stop,
+            Self::Prepare(()) | Self::Start(_) | Self::Shutdown(()) => return None,
+        })
+    }
+}
+
+impl From<&RestoredState> for Restored {
+    fn from(restored: &RestoredState) -> Self {
+        let states = restored.operators.iter().flat_map(|(operator, subtasks)| {
+            subtasks.iter().map(|(index, state)| State::of(*operator, *index, state))
+        });
+        Self {
+            checkpoint: restored.checkpoint.0,
+            location: restored.location.clone(),
+            states: states.collect(),
+        }
+    }
+}
+
+impl Restored {
+    pub fn read(self) -> Result<RestoredState> {
+        let mut operators: BTreeMap<OperatorId, BTreeMap<SubtaskIndex, OperatorSubtaskState>> =
+            BTreeMap::new();
+        for state in self.states {
+            let (operator, index, state) = state.read()?;
+            operators.entry(operator).or_default().insert(index, state);
+        }
+        Ok(RestoredState { checkpoint: CheckpointId(self.checkpoint), location: self.location, operators })
+    }
 }
 
 #[cfg(test)]
@@ -334,7 +520,7 @@ mod tests {
             write_frame(&mut wire, &encode_report(generation, report, 1 << 20)).unwrap();
             let message: ToManager = read_frame(&mut wire.as_slice()).unwrap();
             assert_eq!(message.generation, 7);
-            decode_report(message).unwrap().unwrap()
+            decode_report(message.message.unwrap()).unwrap().unwrap()
         };
         match frame(Report::Failed { subtask: Some(subtask), error }) {
             Report::Failed { subtask: Some(who), error } => {
@@ -346,10 +532,11 @@ mod tests {
             other => panic!("{other:?}"),
         }
         let snapshot = TaskSnapshot { operators: vec![(OperatorId::from_uid("a"), Default::default())] };
-        let (checkpoint, times) = (CheckpointId(9), SnapshotTimes { sync_us: 5, ..Default::default() });
-        match frame(Report::Acknowledged { checkpoint, subtask, snapshot: snapshot.clone(), times }) {
-            Report::Acknowledged { snapshot: found, times: took, .. } => {
-                assert_eq!((found, took), (snapshot, times))
+        let (checkpoint, metrics) =
+            (CheckpointId(9), AckMetrics { synchronous: Duration::from_micros(5), ..Default::default() });
+        match frame(Report::Acknowledged { checkpoint, subtask, snapshot: snapshot.clone(), metrics }) {
+            Report::Acknowledged { snapshot: found, metrics: took, .. } => {
+                assert_eq!((found, took), (snapshot, metrics))
             }
             other => panic!("{other:?}"),
         }
@@ -357,8 +544,14 @@ mod tests {
             Control::Stop,
             Control::Trigger { id: checkpoint, at_ms: 12 },
             Control::Complete { id: checkpoint },
+            Control::Aborted { id: checkpoint },
+            Control::Finish,
         ] {
-            assert_eq!(decode_control(&encode_control(generation, &control)), Some(control));
+            let message = ToWorker { generation: 7, message: Some(control.into()) };
+            let mut wire = Vec::new();
+            write_frame(&mut wire, &message).unwrap();
+            let found: ToWorker = read_frame(&mut wire.as_slice()).unwrap();
+            assert_eq!((found.generation, found.message.unwrap().control()), (7, Some(control)));
         }
     }
 
@@ -383,9 +576,9 @@ mod tests {
         };
         let operator = OperatorId::from_uid("a");
         let snapshot = TaskSnapshot { operators: vec![(operator, state.clone())] };
-        let (checkpoint, subtask, times) = (CheckpointId(9), SubtaskId::new(1, 0), SnapshotTimes::default());
-        let report = Report::Acknowledged { checkpoint, subtask, snapshot: snapshot.clone(), times };
-        match decode_report(encode_report(Generation(1), report, 1 << 20)).unwrap() {
+        let (checkpoint, subtask, metrics) = (CheckpointId(9), SubtaskId::new(1, 0), AckMetrics::default());
+        let report = Report::Acknowledged { checkpoint, subtask, snapshot: snapshot.clone(), metrics };
+        match decode_report(encode_report(Generation(1), report, 1 << 20).message.unwrap()).unwrap() {
             Some(Report::Acknowledged { snapshot: found, .. }) => assert_eq!(found, snapshot),
             other => panic!("{other:?}"),
         }
@@ -394,8 +587,11 @@ mod tests {
             location: Some("/elsewhere/chk-9".into()),
             operators: [(operator, [(SubtaskIndex(3), state)].into())].into(),
         };
-        let found = decode_restored(&encode_restored(&restored), restored.location.clone()).unwrap();
-        assert_eq!((found.checkpoint, found.operators), (restored.checkpoint, restored.operators));
+        let found = Restored::from(&restored).read().unwrap();
+        assert_eq!(
+            (found.checkpoint, found.location, found.operators),
+            (restored.checkpoint, restored.location, restored.operators)
+        );
     }
 
     #[test]
@@ -423,10 +619,10 @@ mod tests {
             checkpoint: CheckpointId(123_456),
             subtask: SubtaskId::new(1, 127),
             snapshot: snapshot.clone(),
-            times: SnapshotTimes::default(),
+            metrics: AckMetrics::default(),
         };
         let message = encode_report(Generation(1), report, super::super::settings::DEFAULT_FRAME_SIZE);
-        match decode_report(message).unwrap() {
+        match decode_report(message.message.unwrap()).unwrap() {
             Some(Report::Acknowledged { snapshot: found, .. }) => assert_eq!(found, snapshot),
             other => panic!("{other:?}"),
         }
@@ -448,9 +644,9 @@ mod tests {
             checkpoint: CheckpointId(1),
             subtask: SubtaskId::new(0, 0),
             snapshot: TaskSnapshot { operators: vec![(OperatorId::from_uid("a"), Default::default())] },
-            times: SnapshotTimes::default(),
+            metrics: AckMetrics::default(),
         };
-        match decode_report(encode_report(Generation(1), report, 10)).unwrap() {
+        match decode_report(encode_report(Generation(1), report, 10).message.unwrap()).unwrap() {
             Some(Report::Declined { reason, .. }) => {
                 assert!(reason.contains("largest message has 10"), "{reason}")
             }

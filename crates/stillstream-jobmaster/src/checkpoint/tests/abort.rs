@@ -66,7 +66,10 @@ fn storage_that_fails_for_five_seconds_and_heals_costs_checkpoints_but_nothing_e
         bench.ack(id, source());
         let commands = bench.decline(id, sink());
         assert_eq!((failed_job(&commands), discarded(&commands)), (None, directory(id)));
-        bench.on(Event::DiscardDone { discard: crate::DiscardId(id - 1), failure: Some("503".into()) });
+        bench.on(Event::Storage(StorageAnswer::DiscardDone {
+            discard: crate::DiscardId(id - 1),
+            failure: Some("503".into()),
+        }));
     }
     assert_eq!(bench.wait(SECOND), [trigger(1, 6)]);
     bench.ack(6, source());

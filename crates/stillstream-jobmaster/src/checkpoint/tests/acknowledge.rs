@@ -15,7 +15,9 @@ fn the_last_acknowledgement_writes_metadata_with_all_handles() {
     bench.trigger(1);
     assert_eq!(bench.ack(1, sink()), []);
     let commands = bench.ack(1, source());
-    let [Command::WriteMetadata { metadata }] = &commands[..] else { panic!("{commands:?}") };
+    let [Command::Storage(StorageCall::WriteMetadata { metadata })] = &commands[..] else {
+        panic!("{commands:?}")
+    };
     assert_eq!((metadata.id, metadata.triggered_at_ms), (CheckpointId(1), 1_001_000));
     assert_eq!((metadata.generation, metadata.kind), (Generation(1), CheckpointKind::Checkpoint));
     let names: Vec<_> = metadata.operators.iter().map(|operator| operator.name.as_str()).collect();
@@ -86,7 +88,7 @@ impl Bench {
     fn complete_reserved(&mut self, ids: std::ops::RangeInclusive<u64>) {
         for id in ids {
             let commands = self.request(id, CheckpointKind::Checkpoint, true);
-            if matches!(commands[..], [Command::UpdateRegister { .. }]) {
+            if matches!(commands[..], [Command::Storage(StorageCall::UpdateRegister { .. })]) {
                 self.register_written();
             }
             self.decline(id, sink());
@@ -145,7 +147,8 @@ fn a_decline_aborts_tells_all_tasks_and_deletes() {
     bench.trigger(2);
     bench.ack(2, source());
     let commands = bench.decline(2, sink());
-    let notice = Command::NotifyAborted { generation: Generation(1), checkpoint: CheckpointId(2) };
+    let notice =
+        Command::Tell { generation: Generation(1), control: Control::Aborted { id: CheckpointId(2) } };
     assert_eq!(commands[0], notice);
     assert_eq!(discarded(&commands), directory(2));
     assert_eq!(refused(&commands), [(2, FailureReason::CheckpointAsyncException)]);

@@ -4,10 +4,13 @@ use super::*;
 fn a_new_job_claims_the_register_before_its_first_attempt_begins() {
     let mut bench = Bench::new(every_ten_seconds(), None);
     let record = record(JobOutcome::Running, 1, 8, &[]);
-    assert_eq!(bench.on(Event::AttemptRequested), [Command::UpdateRegister { expected: None, record }]);
+    assert_eq!(
+        bench.on(Event::AttemptRequested),
+        [Command::Storage(StorageCall::UpdateRegister { expected: None, record })]
+    );
     let begin = Command::BeginAttempt { generation: Generation(1), restore_from: None };
-    let read = Command::ReadReferences { completed: vec![], retained: vec![] };
-    assert_eq!(bench.register_written(), [begin, Command::ListDirectories, read]);
+    let read = Command::Storage(StorageCall::ReadReferences { completed: vec![], retained: vec![] });
+    assert_eq!(bench.register_written(), [begin, Command::Storage(StorageCall::ListDirectories), read]);
 }
 
 #[test]
@@ -16,13 +19,13 @@ fn after_a_crash_or_a_failure_an_attempt_begins_from_the_newest_checkpoint_with_
         let found = record(outcome, 4, 17, &[8, 9]);
         let mut bench = Bench::new(every_ten_seconds(), Some(found.clone()));
         let claim = record(JobOutcome::Running, 5, 25, &[8, 9]);
-        let update = Command::UpdateRegister { expected: Some(found), record: claim };
+        let update = Command::Storage(StorageCall::UpdateRegister { expected: Some(found), record: claim });
         assert_eq!(bench.on(Event::AttemptRequested), [update]);
         let begin = Command::BeginAttempt { generation: Generation(5), restore_from: Some(reference(9)) };
         assert_eq!(bench.register_written()[0], begin);
         assert_eq!(bench.coordinator.statistics().counts.restored, 1);
         bench.generation = Generation(5);
-        assert_eq!(bench.references_read(&[]), [Command::ListShared]);
+        assert_eq!(bench.references_read(&[]), [Command::Storage(StorageCall::ListShared)]);
         bench.on(Event::AttemptStarted { generation: Generation(5), tasks: tasks() });
         bench.trigger(18);
     }
@@ -38,7 +41,10 @@ fn after_an_end_on_purpose_a_start_is_fresh_and_what_was_kept_stays_kept() {
         let register = bench.coordinator.register().unwrap();
         assert_eq!((&register.completed[..], &register.retained[..]), (&[][..], &[reference(9)][..]));
         let names = vec!["chk-9".to_owned(), "chk-10".to_owned(), "chk-18".to_owned(), "shared".to_owned()];
-        assert_eq!(discarded(&bench.on(Event::DirectoriesListed { names })), directory(10));
+        assert_eq!(
+            discarded(&bench.on(Event::Storage(StorageAnswer::DirectoriesListed { names }))),
+            directory(10)
+        );
     }
 }
 
@@ -48,7 +54,7 @@ fn what_a_crash_left_behind_is_deleted_but_nothing_that_the_register_names_or_th
     bench.start();
     bench.trigger(18);
     let names = [7, 8, 9, 10, 17, 18].map(|id| format!("chk-{id}")).to_vec();
-    let deleted = discarded(&bench.on(Event::DirectoriesListed { names }));
+    let deleted = discarded(&bench.on(Event::Storage(StorageAnswer::DirectoriesListed { names })));
     assert_eq!(deleted, [directory(7), directory(10), directory(17)].concat());
 }
 
@@ -83,16 +89,21 @@ fn ids_grow_by_one_over_the_attempts_of_a_process() {
 fn a_restart_waits_until_it_is_known_whether_the_last_checkpoint_completed() {
     let mut bench = Bench::running(every_ten_seconds());
     bench.up_to_register(1);
-    let unknown = Event::RegisterUpdated { outcome: RegisterOutcome::Unknown("timed out".into()) };
-    assert_eq!(bench.on(unknown), [Command::ReadRegister]);
+    let unknown = Event::Storage(StorageAnswer::RegisterUpdated {
+        outcome: RegisterOutcome::Unknown("timed out".into()),
+    });
+    assert_eq!(bench.on(unknown), [Command::Storage(StorageCall::ReadRegister)]);
     let stopped =
         bench.on(Event::AttemptStopped { generation: bench.generation, reason: "job failed".into() });
     assert_eq!(discarded(&stopped), []);
     assert_eq!(bench.on(Event::AttemptRequested), []);
     let found = record(JobOutcome::Running, 1, 9, &[1]);
-    let commands = bench.on(Event::RegisterRead { result: Ok(Some(found)) });
+    let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(Some(found)) }));
     assert_eq!(announced(&commands), [] as [u64; 0], "its tasks are gone");
-    assert!(matches!(&commands[..], [Command::Reply { result: Ok(_), .. }, Command::UpdateRegister { .. }]));
+    assert!(matches!(
+        &commands[..],
+        [Command::Reply { result: Ok(_), .. }, Command::Storage(StorageCall::UpdateRegister { .. })]
+    ));
     let restore_from = Some(reference(1));
     let begin = Command::BeginAttempt { generation: Generation(2), restore_from };
     assert_eq!(bench.register_written()[0], begin);
@@ -115,7 +126,8 @@ fn the_start_of_an_attempt_that_is_not_the_present_one_is_ignored() {
 fn a_fenced_coordinator_steps_down_and_deletes_nothing() {
     let mut bench = Bench::running(every_ten_seconds());
     bench.up_to_register(1);
-    let fenced = Event::RegisterUpdated { outcome: RegisterOutcome::Fenced(Generation(9)) };
+    let fenced =
+        Event::Storage(StorageAnswer::RegisterUpdated { outcome: RegisterOutcome::Fenced(Generation(9)) });
     let commands = bench.on(fenced);
     assert_eq!(refused(&commands), [(1, FailureReason::CheckpointCoordinatorSuspend)]);
     assert_eq!(commands.last(), Some(&Command::StepDown { owner: Generation(9) }));
@@ -128,8 +140,10 @@ fn a_fenced_coordinator_steps_down_and_deletes_nothing() {
 fn a_job_whose_register_vanished_is_stopped_and_never_starts_empty() {
     let mut bench = Bench::new(every_ten_seconds(), Some(record(JobOutcome::Running, 4, 17, &[9])));
     bench.on(Event::AttemptRequested);
-    bench.on(Event::RegisterUpdated { outcome: RegisterOutcome::Unknown("gone".into()) });
-    let commands = bench.on(Event::RegisterRead { result: Ok(None) });
+    bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
+        outcome: RegisterOutcome::Unknown("gone".into()),
+    }));
+    let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(None) }));
     assert!(failed_job(&commands).unwrap().contains("has vanished"));
     let refused = bench.all(Event::AttemptRequested);
     assert!(

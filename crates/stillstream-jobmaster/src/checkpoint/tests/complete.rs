@@ -9,11 +9,15 @@ fn metadata_then_register_then_the_announcement_then_deletions() {
     let commands = bench.up_to_register(2);
     let expected = Some(record(JobOutcome::Running, 1, 9, &[1]));
     let new = record(JobOutcome::Running, 1, 10, &[2]);
-    assert_eq!(commands, [Command::UpdateRegister { expected, record: new }]);
+    assert_eq!(commands, [Command::Storage(StorageCall::UpdateRegister { expected, record: new })]);
     let commands = bench.register_written();
-    let complete = Command::NotifyComplete { generation: Generation(1), checkpoint: CheckpointId(2) };
-    let [first, Command::Reply { request, result: Ok(report) }, Command::Discard { target, .. }] =
-        &commands[..]
+    let complete =
+        Command::Tell { generation: Generation(1), control: Control::Complete { id: CheckpointId(2) } };
+    let [
+        first,
+        Command::Reply { request, result: Ok(report) },
+        Command::Storage(StorageCall::Discard { target, .. }),
+    ] = &commands[..]
     else {
         panic!("{commands:?}");
     };
@@ -36,7 +40,9 @@ fn a_register_write_that_surely_failed_aborts_the_checkpoint_and_the_next_one_wo
     let mut bench = Bench::running(every_ten_seconds());
     bench.complete(1);
     bench.up_to_register(2);
-    let commands = bench.on(Event::RegisterUpdated { outcome: RegisterOutcome::Failed("refused".into()) });
+    let commands = bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
+        outcome: RegisterOutcome::Failed("refused".into()),
+    }));
     assert_eq!((announced(&commands), aborted(&commands)), (vec![], vec![2]));
     assert_eq!(discarded(&commands), directory(2));
     assert_eq!(failed_job(&commands), None, "FINALIZE_CHECKPOINT_FAILURE does not count");
@@ -50,21 +56,26 @@ fn a_register_write_of_unknown_outcome_leaves_the_files_and_is_settled_by_readin
         let mut bench = Bench::running(every_ten_seconds());
         bench.complete(1);
         bench.up_to_register(2);
-        let unknown = Event::RegisterUpdated { outcome: RegisterOutcome::Unknown("timed out".into()) };
+        let unknown = Event::Storage(StorageAnswer::RegisterUpdated {
+            outcome: RegisterOutcome::Unknown("timed out".into()),
+        });
         let commands = bench.all(unknown);
         assert!(commands.iter().any(|c| matches!(c, Command::Warn(text) if text.contains("not known"))));
-        assert!(commands.contains(&Command::ReadRegister));
+        assert!(commands.contains(&Command::Storage(StorageCall::ReadRegister)));
         assert_eq!((announced(&commands), discarded(&commands)), (vec![], vec![]));
         let found = if happened {
             record(JobOutcome::Running, 1, 10, &[2])
         } else {
             record(JobOutcome::Running, 1, 9, &[1])
         };
-        let commands = bench.on(Event::RegisterRead { result: Ok(Some(found)) });
+        let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(Some(found)) }));
         if happened {
             assert_eq!((announced(&commands), discarded(&commands)), (vec![2], directory(1)));
         } else {
-            assert!(matches!(commands[..], [Command::UpdateRegister { .. }]), "written once more");
+            assert!(
+                matches!(commands[..], [Command::Storage(StorageCall::UpdateRegister { .. })]),
+                "written once more"
+            );
             assert_eq!(announced(&bench.register_written()), [2]);
         }
     }
@@ -74,15 +85,20 @@ fn a_register_write_of_unknown_outcome_leaves_the_files_and_is_settled_by_readin
 fn an_open_register_write_outlives_the_timeout_without_losing_files_and_is_counted_once() {
     let mut bench = Bench::running(every_ten_seconds());
     bench.up_to_register(1);
-    bench.on(Event::RegisterUpdated { outcome: RegisterOutcome::Unknown("timed out".into()) });
+    bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
+        outcome: RegisterOutcome::Unknown("timed out".into()),
+    }));
     let commands = bench.wait(SECOND * 600);
     assert!(failed_job(&commands).unwrap().contains("not known whether it is completed"));
     assert_eq!((discarded(&commands), aborted(&commands)), (vec![], vec![]));
     assert_eq!(failed_job(&bench.wait(SECOND * 600)), None);
-    bench.on(Event::RegisterRead { result: Err("still down".into()) });
-    assert!(bench.wait(SECOND * 2).contains(&Command::ReadRegister));
+    bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Err("still down".into()) }));
+    assert!(bench.wait(SECOND * 2).contains(&Command::Storage(StorageCall::ReadRegister)));
     let found = record(JobOutcome::Running, 1, 9, &[1]);
-    assert_eq!(announced(&bench.on(Event::RegisterRead { result: Ok(Some(found)) })), [1]);
+    assert_eq!(
+        announced(&bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(Some(found)) }))),
+        [1]
+    );
 }
 
 #[test]

@@ -19,10 +19,6 @@ impl Bench {
         self.metadata(1, WriteOutcome::Written);
         assert_eq!(announced(&self.register_written()), [1]);
     }
-
-    fn task_finished(&mut self, subtask: SubtaskId) -> Vec<Command> {
-        self.on(Event::TaskFinished { generation: self.generation, subtask })
-    }
 }
 
 #[test]
@@ -32,7 +28,9 @@ fn a_job_is_finished_only_when_all_commits_of_the_final_checkpoint_are_confirmed
     assert_eq!(bench.confirm(1, source()), []);
     assert_eq!(bench.confirm(0, sink()), [], "an earlier checkpoint's commit is not enough");
     let commands = bench.confirm(1, sink());
-    let [Command::UpdateRegister { record, .. }] = &commands[..] else { panic!("{commands:?}") };
+    let [Command::Storage(StorageCall::UpdateRegister { record, .. })] = &commands[..] else {
+        panic!("{commands:?}")
+    };
     assert_eq!((record.outcome, record.completed.len()), (JobOutcome::Finished, 0));
     let commands = bench.register_written();
     assert_eq!(commands[0], Command::FinishJob { outcome: JobOutcome::Finished });
@@ -74,7 +72,7 @@ fn whoever_has_not_confirmed_is_told_again_and_named_when_the_deadline_passes() 
     bench.up_to_commit();
     bench.confirm(1, source());
     let (generation, checkpoint) = (Generation(1), CheckpointId(1));
-    let again = Command::NotifyComplete { generation, checkpoint };
+    let again = Command::Tell { generation, control: Control::Complete { id: checkpoint } };
     assert_eq!(bench.wait(SECOND * 5), [again]);
     let commands = bench.wait(SECOND * 595);
     let message = failed_job(&commands).unwrap();
@@ -95,35 +93,6 @@ fn an_attempt_that_dies_before_the_commits_are_confirmed_does_not_finish_the_job
     bench.start();
     assert_eq!(bench.coordinator.latest_completed(), Some(&reference(1)));
     assert_eq!(bench.source_ended(), [trigger(2, 2)]);
-}
-
-#[test]
-fn without_checkpoints_a_job_is_finished_when_all_tasks_are() {
-    let mut bench = Bench::running(CheckpointConfig::default());
-    assert_eq!(bench.source_ended(), []);
-    assert_eq!(bench.task_finished(source()), []);
-    assert!(matches!(bench.task_finished(sink())[..], [Command::UpdateRegister { .. }]));
-    assert_eq!(bench.register_written(), [Command::FinishJob { outcome: JobOutcome::Finished }]);
-}
-
-#[test]
-fn a_task_whose_state_later_checkpoints_would_miss_may_not_just_leave() {
-    let mut bench = Bench::running(every_ten_seconds());
-    assert!(failed_job(&bench.task_finished(source())).unwrap().contains("flights (0#0)"));
-    let mut bench = Bench::running(every_ten_seconds());
-    bench.trigger(1);
-    bench.ack(1, sink());
-    assert!(failed_job(&bench.task_finished(sink())).unwrap().contains("out (1#0)"));
-}
-
-#[test]
-fn a_task_without_state_that_finished_does_not_stop_later_checkpoints() {
-    let mut bench = Bench::running(every_ten_seconds());
-    bench.trigger(1);
-    let commands = bench.task_finished(sink());
-    assert_eq!((aborted(&commands), failed_job(&commands)), (vec![1], None));
-    bench.trigger(2);
-    assert!(matches!(bench.ack(2, source())[..], [Command::WriteMetadata { .. }]));
 }
 
 #[test]
@@ -164,14 +133,16 @@ fn the_record_of_the_end_is_written_again_until_it_is_durable() {
     let mut bench = Bench::running(every_ten_seconds());
     bench.complete(1);
     bench.on(Event::JobEnded { outcome: JobOutcome::Cancelled });
-    let commands = bench.on(Event::RegisterUpdated { outcome: RegisterOutcome::Failed("down".into()) });
+    let commands = bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
+        outcome: RegisterOutcome::Failed("down".into()),
+    }));
     assert_eq!(discarded(&commands), []);
-    assert!(matches!(bench.wait(SECOND)[..], [Command::UpdateRegister { .. }]));
+    assert!(matches!(bench.wait(SECOND)[..], [Command::Storage(StorageCall::UpdateRegister { .. })]));
     assert_eq!(bench.register_written()[0], Command::FinishJob { outcome: JobOutcome::Cancelled });
 }
 
 fn failed(text: &str) -> Event {
-    Event::RegisterUpdated { outcome: RegisterOutcome::Failed(text.into()) }
+    Event::Storage(StorageAnswer::RegisterUpdated { outcome: RegisterOutcome::Failed(text.into()) })
 }
 
 fn unrecorded(commands: &[Command]) -> Option<(JobOutcome, &str)> {
@@ -285,8 +256,8 @@ fn a_final_checkpoint_that_fails_for_as_long_as_a_checkpoint_may_take_fails_the_
             break;
         }
         for command in commands {
-            if let Command::Discard { discard, .. } = command {
-                bench.on(Event::DiscardDone { discard, failure: None });
+            if let Command::Storage(StorageCall::Discard { discard, .. }) = command {
+                bench.on(Event::Storage(StorageAnswer::DiscardDone { discard, failure: None }));
             }
         }
         bench.wait(SECOND);
@@ -300,8 +271,10 @@ fn a_register_that_is_broken_or_taken_over_still_answers_the_end() {
     // broken: it has vanished
     let mut bench = Bench::running(every_ten_seconds());
     bench.up_to_register(1);
-    bench.on(Event::RegisterUpdated { outcome: RegisterOutcome::Unknown("timed out".into()) });
-    let commands = bench.on(Event::RegisterRead { result: Ok(None) });
+    bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
+        outcome: RegisterOutcome::Unknown("timed out".into()),
+    }));
+    let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(None) }));
     assert!(failed_job(&commands).is_some(), "{commands:?}");
     let commands = bench.on(Event::AttemptRequested);
     assert!(failed_job(&commands).is_some(), "whoever waits for an attempt waits for ever: {commands:?}");
@@ -310,7 +283,9 @@ fn a_register_that_is_broken_or_taken_over_still_answers_the_end() {
     // the same while the end itself is written
     let mut bench = Bench::running(every_ten_seconds());
     bench.on(Event::JobEnded { outcome: JobOutcome::Cancelled });
-    bench.on(Event::RegisterUpdated { outcome: RegisterOutcome::Unknown("timed out".into()) });
-    let commands = bench.on(Event::RegisterRead { result: Ok(None) });
+    bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
+        outcome: RegisterOutcome::Unknown("timed out".into()),
+    }));
+    let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(None) }));
     assert!(matches!(unrecorded(&commands), Some((JobOutcome::Cancelled, _))), "{commands:?}");
 }

@@ -4,6 +4,7 @@ mod abort;
 mod acknowledge;
 mod attempt;
 mod complete;
+mod cost;
 mod finish;
 mod shared;
 mod trigger;
@@ -18,13 +19,23 @@ use stillstream_types::{
 };
 
 use super::{CheckpointCoordinator, CoordinatorSetup};
-use crate::checkpoint::command::{Command, DiscardTarget};
+use crate::checkpoint::command::Command;
 use crate::checkpoint::config::CheckpointConfig;
-use crate::checkpoint::event::{AckMetrics, Event, References, RegisterOutcome, RequestId, WriteOutcome};
+use crate::checkpoint::event::{Event, RequestId};
 use crate::checkpoint::failure::FailureReason;
+use crate::checkpoint::storage::{
+    DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
+};
+use crate::message::{AckMetrics, Control};
+use crate::moment::Moment;
 use crate::plan::{OperatorInfo, TaskInfo};
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// The wall clock says 1000 s when the coordinator begins.
+fn at(now: Duration) -> Moment {
+    Moment { now, wall_ms: 1_000_000 + now.as_millis() as i64, random: 0.5 }
+}
 
 fn source() -> SubtaskId {
     SubtaskId::new(0, 0)
@@ -81,7 +92,6 @@ impl Bench {
             job: JobId::from_name("job"),
             job_name: "job".into(),
             config,
-            zero_ms: 1_000_000,
             register,
             first_delay: 1.0,
             end_timeout: SECOND * 180,
@@ -104,7 +114,10 @@ impl Bench {
             _ => None,
         });
         self.generation = begun.unwrap();
-        if commands.iter().any(|command| matches!(command, Command::ReadReferences { .. })) {
+        if commands
+            .iter()
+            .any(|command| matches!(command, Command::Storage(StorageCall::ReadReferences { .. })))
+        {
             self.references_read(&[]);
         }
         self.on(Event::AttemptStarted { generation: self.generation, tasks: tasks() });
@@ -119,17 +132,23 @@ impl Bench {
             (id, found.map_or_else(Vec::new, |(_, files)| files.iter().map(|f| (*f).to_owned()).collect()))
         };
         let found = named.map(|checkpoint| files(checkpoint.id)).collect();
-        self.on(Event::ReferencesRead { references: References { found, ..References::default() } })
+        self.on(Event::Storage(StorageAnswer::ReferencesRead {
+            references: References { found, ..References::default() },
+        }))
     }
 
     /// Hands an event in; commands that only log or set the alarm are left out.
     fn on(&mut self, event: Event) -> Vec<Command> {
         let quiet = |c: &Command| matches!(c, Command::WakeAt(_) | Command::Warn(_) | Command::Info(_));
-        self.all(event).into_iter().filter(|command| !quiet(command)).collect()
+        let undated = |command: Command| match command {
+            Command::Tell { generation, control: Control::Trigger { id, .. } } => trigger(generation.0, id.0),
+            command => command,
+        };
+        self.all(event).into_iter().filter(|command| !quiet(command)).map(undated).collect()
     }
 
     fn all(&mut self, event: Event) -> Vec<Command> {
-        self.coordinator.handle(event, self.now)
+        self.coordinator.handle(event, at(self.now))
     }
 
     fn wait(&mut self, time: Duration) -> Vec<Command> {
@@ -138,7 +157,7 @@ impl Bench {
     }
 
     fn register_written(&mut self) -> Vec<Command> {
-        self.on(Event::RegisterUpdated { outcome: RegisterOutcome::Written })
+        self.on(Event::Storage(StorageAnswer::RegisterUpdated { outcome: RegisterOutcome::Written }))
     }
 
     fn request(&mut self, request: u64, kind: CheckpointKind, forced: bool) -> Vec<Command> {
@@ -161,7 +180,7 @@ impl Bench {
     }
 
     fn metadata(&mut self, id: u64, outcome: WriteOutcome) -> Vec<Command> {
-        self.on(Event::MetadataWritten { checkpoint: CheckpointId(id), outcome })
+        self.on(Event::Storage(StorageAnswer::MetadataWritten { checkpoint: CheckpointId(id), outcome }))
     }
 
     /// Triggers a checkpoint by hand, up to the barrier.
@@ -195,12 +214,14 @@ impl Bench {
 
 /// The word to the sources.
 fn trigger(generation: u64, id: u64) -> Command {
-    Command::TriggerSources { generation: Generation(generation), checkpoint: CheckpointId(id) }
+    // the time is looked at elsewhere
+    let control = Control::Trigger { id: CheckpointId(id), at_ms: 0 };
+    Command::Tell { generation: Generation(generation), control }
 }
 
 fn discarded(commands: &[Command]) -> Vec<DiscardTarget> {
     let target = |command: &Command| match command {
-        Command::Discard { target, .. } => Some(target.clone()),
+        Command::Storage(StorageCall::Discard { target, .. }) => Some(target.clone()),
         _ => None,
     };
     commands.iter().filter_map(target).collect()
@@ -224,7 +245,7 @@ fn failed_job(commands: &[Command]) -> Option<&str> {
 
 fn announced(commands: &[Command]) -> Vec<u64> {
     let id = |command: &Command| match command {
-        Command::NotifyComplete { checkpoint, .. } => Some(checkpoint.0),
+        Command::Tell { control: Control::Complete { id }, .. } => Some(id.0),
         _ => None,
     };
     commands.iter().filter_map(id).collect()
@@ -232,7 +253,7 @@ fn announced(commands: &[Command]) -> Vec<u64> {
 
 fn aborted(commands: &[Command]) -> Vec<u64> {
     let id = |command: &Command| match command {
-        Command::NotifyAborted { checkpoint, .. } => Some(checkpoint.0),
+        Command::Tell { control: Control::Aborted { id }, .. } => Some(id.0),
         _ => None,
     };
     commands.iter().filter_map(id).collect()

@@ -29,8 +29,8 @@ impl Bench {
     /// All deletions are done: they hold back the next checkpoint no longer.
     fn deleted(&mut self, commands: Vec<Command>) -> Vec<Command> {
         for command in &commands {
-            if let Command::Discard { discard, .. } = command {
-                self.on(Event::DiscardDone { discard: *discard, failure: None });
+            if let Command::Storage(StorageCall::Discard { discard, .. }) = command {
+                self.on(Event::Storage(StorageAnswer::DiscardDone { discard: *discard, failure: None }));
             }
         }
         commands
@@ -57,7 +57,7 @@ impl Bench {
         bench.on(Event::AttemptRequested);
         bench.register_written();
         bench.generation = bench.coordinator.register().unwrap().generation;
-        assert_eq!(bench.references_read(shared), [Command::ListShared]);
+        assert_eq!(bench.references_read(shared), [Command::Storage(StorageCall::ListShared)]);
         bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
         bench
     }
@@ -68,7 +68,9 @@ fn tolerant() -> CheckpointConfig {
 }
 
 fn listed(paths: &[&str]) -> Event {
-    Event::SharedListed { result: Ok(paths.iter().map(|path| (*path).to_owned()).collect()) }
+    Event::Storage(StorageAnswer::SharedListed {
+        result: Ok(paths.iter().map(|path| (*path).to_owned()).collect()),
+    })
 }
 
 fn files(paths: &[&str]) -> Vec<DiscardTarget> {
@@ -245,12 +247,16 @@ fn no_checkpoint_is_triggered_before_it_is_known_what_the_earlier_ones_name() {
     let mut bench = Bench::new(tolerant(), Some(record(JobOutcome::Running, 4, 17, &[9])));
     bench.on(Event::AttemptRequested);
     let commands = bench.register_written();
-    let read = Command::ReadReferences { completed: vec![reference(9)], retained: vec![] };
+    let read =
+        Command::Storage(StorageCall::ReadReferences { completed: vec![reference(9)], retained: vec![] });
     assert!(commands.contains(&read), "{commands:?}");
     bench.generation = Generation(5);
     bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
     assert_eq!(bench.request(1, CheckpointKind::Checkpoint, true), []);
-    assert_eq!(bench.references_read(&[(9, &["shared/9-c"])]), [Command::ListShared, trigger(5, 18)]);
+    assert_eq!(
+        bench.references_read(&[(9, &["shared/9-c"])]),
+        [Command::Storage(StorageCall::ListShared), trigger(5, 18)]
+    );
 }
 
 #[test]
@@ -273,15 +279,16 @@ fn the_checkpoint_that_the_tasks_build_on_is_read_again_until_it_can_be() {
     bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
     for _ in 0..3 {
         let references = References { unreadable: vec!["503".into()], ..References::default() };
-        bench.on(Event::ReferencesRead { references });
+        bench.on(Event::Storage(StorageAnswer::ReferencesRead { references }));
         assert_eq!(bench.request(1, CheckpointKind::Checkpoint, true), []);
-        let read = Command::ReadReferences { completed: vec![reference(9)], retained: vec![] };
+        let read =
+            Command::Storage(StorageCall::ReadReferences { completed: vec![reference(9)], retained: vec![] });
         assert_eq!(bench.wait(SECOND), [read]);
     }
-    assert_eq!(bench.references_read(&[(9, &["shared/9-c"])])[0], Command::ListShared);
+    assert_eq!(bench.references_read(&[(9, &["shared/9-c"])])[0], Command::Storage(StorageCall::ListShared));
     bench.ack(18, source());
     let commands = bench.ack_naming(18, sink(), &["shared/9-c"]);
-    assert!(matches!(commands[..], [Command::WriteMetadata { .. }]), "{commands:?}");
+    assert!(matches!(commands[..], [Command::Storage(StorageCall::WriteMetadata { .. })]), "{commands:?}");
 }
 
 #[test]
@@ -292,9 +299,9 @@ fn a_checkpoint_that_cannot_be_read_keeps_all_older_shared_files_in_place() {
     bench.generation = Generation(5);
     let found = vec![(CheckpointId(9), vec!["shared/3-a".to_owned(), "shared/9-c".to_owned()])];
     let references = References { found, kept: vec![], unreadable: vec!["chk-8/_metadata: bad".into()] };
-    let commands = bench.all(Event::ReferencesRead { references });
+    let commands = bench.all(Event::Storage(StorageAnswer::ReferencesRead { references }));
     assert!(commands.iter().any(|c| matches!(c, Command::Warn(text) if text.contains("chk-8/_metadata"))));
-    assert!(!commands.contains(&Command::ListShared));
+    assert!(!commands.contains(&Command::Storage(StorageCall::ListShared)));
     bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
     // what this run itself writes and aborts goes as ever
     bench.trigger(18);
@@ -328,7 +335,7 @@ fn files_of_a_checkpoint_that_its_owner_keeps_are_never_deleted() {
         kept: vec![CheckpointId(5)],
         unreadable: vec![],
     };
-    bench.on(Event::ReferencesRead { references });
+    bench.on(Event::Storage(StorageAnswer::ReferencesRead { references }));
     assert_eq!(
         discarded(&bench.on(listed(&["shared/5-kept", "shared/5-orphan"]))),
         files(&["shared/5-orphan"])
@@ -347,8 +354,10 @@ fn what_a_former_leader_completed_meanwhile_keeps_its_files() {
     bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into() });
     bench.on(Event::AttemptRequested);
     let theirs = record(JobOutcome::Running, 2, 20, &[12]);
-    bench.on(Event::RegisterUpdated { outcome: RegisterOutcome::Unknown("changed".into()) });
-    bench.on(Event::RegisterRead { result: Ok(Some(theirs)) });
+    bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
+        outcome: RegisterOutcome::Unknown("changed".into()),
+    }));
+    bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(Some(theirs)) }));
     // late, and of a checkpoint of theirs whose file 12 may name
     let late = naming(&bench, 11, sink(), &["shared/11-theirs"]);
     assert!(!discarded(&bench.on(late)).contains(&files(&["shared/11-theirs"])[0]));
@@ -365,14 +374,14 @@ fn files_that_a_failing_task_left_unreported_are_swept_after_the_next_success() 
     bench.trigger(2);
     bench.abort(2, sink());
     let commands = bench.complete_naming(3, &["shared/1-1", "shared/3-3"]);
-    assert!(commands.contains(&Command::ListShared), "{commands:?}");
+    assert!(commands.contains(&Command::Storage(StorageCall::ListShared)), "{commands:?}");
     bench.trigger(4);
     let commands = bench.on(listed(&["shared/1-1", "shared/2-half", "shared/3-3", "shared/4-now"]));
     assert_eq!(discarded(&commands), files(&["shared/2-half"]));
     bench.ack_naming(4, sink(), &["shared/4-now"]);
     bench.ack(4, source());
     bench.metadata(4, WriteOutcome::Written);
-    assert!(!bench.register_written().contains(&Command::ListShared), "once is enough");
+    assert!(!bench.register_written().contains(&Command::Storage(StorageCall::ListShared)), "once is enough");
 }
 
 #[test]

@@ -67,8 +67,10 @@ fn when_the_reserve_of_ids_is_used_up_more_are_reserved_before_a_task_hears_of_o
     }
     let commands = bench.request(9, CheckpointKind::Checkpoint, true);
     let old = record(JobOutcome::Running, 1, 8, &[]);
-    let update =
-        Command::UpdateRegister { expected: Some(old), record: record(JobOutcome::Running, 1, 17, &[]) };
+    let update = Command::Storage(StorageCall::UpdateRegister {
+        expected: Some(old),
+        record: record(JobOutcome::Running, 1, 17, &[]),
+    });
     assert_eq!(commands, [update]);
     assert_eq!(bench.register_written(), [trigger(1, 9)]);
 }
@@ -87,7 +89,9 @@ fn used_up(tolerable_failed_checkpoints: u32) -> Bench {
 #[test]
 fn ids_that_cannot_be_reserved_count_as_a_failure_and_the_next_trigger_works() {
     let refuse = |bench: &mut Bench| {
-        bench.on(Event::RegisterUpdated { outcome: RegisterOutcome::Failed("no route to host".into()) })
+        bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
+            outcome: RegisterOutcome::Failed("no route to host".into()),
+        }))
     };
     let mut bench = used_up(0);
     let commands = refuse(&mut bench);
@@ -140,7 +144,6 @@ fn the_first_periodic_checkpoint_comes_at_random_between_the_pause_and_the_inter
             job: JobId::from_name("job"),
             job_name: "job".into(),
             config: CheckpointConfig { min_pause: SECOND * pause, ..every_ten_seconds() },
-            zero_ms: 0,
             register: None,
             first_delay: share,
             end_timeout: SECOND,
@@ -159,7 +162,7 @@ fn each_tick_says_when_the_next_one_is_wanted_for_an_older_wish_may_have_replace
     let mut bench = Bench::running(every_ten_seconds());
     for _ in 0..2 {
         bench.now += SECOND / 100;
-        let commands = bench.coordinator.handle(Event::Tick, bench.now);
+        let commands = bench.coordinator.handle(Event::Tick, at(bench.now));
         assert!(commands.iter().any(|command| matches!(command, Command::WakeAt(_))), "{commands:?}");
     }
 }

@@ -2,8 +2,84 @@
 
 use super::*;
 
+/// Whether the call changes something, and so may do that after its caller has gone.
+pub fn is_write(call: &StorageCall) -> bool {
+    use StorageCall::{Discard, UpdateRegister, WriteMetadata};
+    matches!(call, UpdateRegister { .. } | WriteMetadata { .. } | Discard { .. })
+}
+
 impl World {
-    pub(super) fn compare_and_set(
+    fn answer(&mut self, node: Option<usize>, answer: StorageAnswer) {
+        if let Some(node) = node {
+            self.deliver(node, JobEvent::Storage(answer));
+        }
+    }
+
+    pub(super) fn call(&mut self, node: Option<usize>, call: StorageCall) {
+        if self.faults.away && self.while_away(node, &call) {
+            return;
+        }
+        match call {
+            StorageCall::UpdateRegister { expected, record } => self.compare_and_set(node, expected, record),
+            StorageCall::ReadRegister => {
+                let result = if self.fault() { Err("unreachable".into()) } else { Ok(self.register.clone()) };
+                self.answer(node, StorageAnswer::RegisterRead { result });
+            }
+            StorageCall::WriteMetadata { metadata } => {
+                let checkpoint = metadata.id;
+                let outcome = self.write_metadata(metadata);
+                self.answer(node, StorageAnswer::MetadataWritten { checkpoint, outcome });
+            }
+            StorageCall::ListDirectories => {
+                let names = self.files.keys().cloned().collect();
+                self.answer(node, StorageAnswer::DirectoriesListed { names });
+            }
+            StorageCall::ReadReferences { completed, retained } => {
+                let references = self.read_references(&completed, &retained);
+                self.answer(node, StorageAnswer::ReferencesRead { references });
+            }
+            StorageCall::ListShared => {
+                let files = self.files.get(checkpoint_paths::SHARED_FOLDER).into_iter().flatten();
+                let files = files.cloned().collect();
+                let result = if self.fault() { Err("unreachable".into()) } else { Ok(files) };
+                self.answer(node, StorageAnswer::SharedListed { result });
+            }
+            StorageCall::Discard { discard, target } => {
+                let failure = self.delete(target);
+                self.answer(node, StorageAnswer::DiscardDone { discard, failure });
+            }
+        }
+    }
+
+    /// The call is made, and that is the last that one hears of it; or it fails.
+    fn while_away(&mut self, node: Option<usize>, call: &StorageCall) -> bool {
+        let answer = self.below(3);
+        let (text, silent) = ("no such folder".to_owned(), answer == 0);
+        match call {
+            StorageCall::UpdateRegister { .. } if !silent => {
+                let outcome = match answer {
+                    1 => RegisterOutcome::Failed(text),
+                    _ => RegisterOutcome::Unknown("timed out".into()),
+                };
+                self.answer(node, StorageAnswer::RegisterUpdated { outcome });
+            }
+            StorageCall::WriteMetadata { metadata } if !silent => {
+                let outcome =
+                    if answer == 1 { WriteOutcome::Failed(text) } else { WriteOutcome::Unknown(text) };
+                self.answer(node, StorageAnswer::MetadataWritten { checkpoint: metadata.id, outcome });
+            }
+            StorageCall::ReadRegister if !silent => {
+                self.answer(node, StorageAnswer::RegisterRead { result: Err(text) });
+            }
+            StorageCall::UpdateRegister { .. }
+            | StorageCall::WriteMetadata { .. }
+            | StorageCall::ReadRegister => {}
+            _ => return false,
+        }
+        true
+    }
+
+    fn compare_and_set(
         &mut self,
         node: Option<usize>,
         expected: Option<RegisterRecord>,
@@ -12,14 +88,15 @@ impl World {
         let (fault, kind) = (self.fault(), self.below(4));
         if fault && kind == 0 {
             let outcome = RegisterOutcome::Failed("refused".into());
-            return self.answer(node, Event::RegisterUpdated { outcome });
+            return self.answer(node, StorageAnswer::RegisterUpdated { outcome });
         }
         if fault {
-            self.unknown_writes += 1;
+            self.tally.unknown_writes += 1;
             if kind == 1 {
                 // it arrives later, perhaps after it was read
                 let (expected, record) = (expected.clone(), record.clone());
-                self.bag.push(Action::CompareAndSet { node: None, expected, record });
+                let call = StorageCall::UpdateRegister { expected, record };
+                self.bag.push(Action::Call { node: None, call });
             }
         }
         let happens = self.register == expected && !(fault && kind <= 2);
@@ -30,32 +107,39 @@ impl World {
             _ => RegisterOutcome::Unknown("the record has changed".into()),
         };
         if happens {
-            if let Some(old) = &self.register {
-                assert!(
-                    record.generation >= old.generation
-                        && record.last_checkpoint_id >= old.last_checkpoint_id
-                );
-                if record.outcome == JobOutcome::Running && old.outcome == JobOutcome::Running {
-                    let newest = |r: &RegisterRecord| r.completed.last().map(|c| c.id);
-                    assert!(
-                        newest(&record) >= newest(old),
-                        "seed {}: the newest checkpoint went back",
-                        self.seed
-                    );
-                }
-            }
-            self.register = Some(record);
+            self.write_register(record);
         }
-        self.answer(node, Event::RegisterUpdated { outcome });
+        self.answer(node, StorageAnswer::RegisterUpdated { outcome });
     }
 
-    pub(super) fn write_metadata(
-        &mut self,
-        node: Option<usize>,
-        path: String,
-        metadata: Box<CheckpointMetadata>,
-    ) {
-        let checkpoint = metadata.id;
+    fn write_register(&mut self, record: RegisterRecord) {
+        if let Some(old) = &self.register {
+            assert!(
+                record.generation >= old.generation && record.last_checkpoint_id >= old.last_checkpoint_id,
+                "{old:?} -> {record:?}"
+            );
+            let newest = |r: &RegisterRecord| r.completed.last().map(|c| c.id);
+            if record.outcome == JobOutcome::Running && old.outcome == JobOutcome::Running {
+                assert!(newest(&record) >= newest(old), "the newest checkpoint went back");
+            }
+            // what has ended does not end otherwise, and begins only with another generation
+            let is_over = matches!(old.outcome, JobOutcome::Finished | JobOutcome::Cancelled);
+            assert!(
+                !is_over || record.outcome == old.outcome || record.generation > old.generation,
+                "{old:?} -> {record:?}"
+            );
+        }
+        let before = self.register.as_ref().and_then(|old| old.ended.clone());
+        match record.outcome {
+            JobOutcome::Running => self.recorded = None,
+            outcome if record.ended != before => self.recorded = Some((record.generation, outcome)),
+            _ => {}
+        }
+        self.register = Some(record);
+    }
+
+    fn write_metadata(&mut self, metadata: Box<CheckpointMetadata>) -> WriteOutcome {
+        let path = checkpoint_paths::directory(metadata.job, metadata.kind, metadata.id);
         let (fault, kind) = (self.fault(), self.below(4));
         let outcome = match (fault, kind) {
             (true, 0) => WriteOutcome::Failed("no space".into()),
@@ -65,36 +149,53 @@ impl World {
         match (fault, kind) {
             (true, 0 | 1) => {}
             (true, 2) => {
-                let (node, path) = (None, path.clone());
-                self.bag.push(Action::WriteMetadata { node, path, metadata });
+                let call = StorageCall::WriteMetadata { metadata };
+                self.bag.push(Action::Call { node: None, call });
             }
             _ => {
                 self.files.entry(path.clone()).or_default().insert(format!("{path}/_metadata"));
                 self.metadata.insert(path, *metadata);
             }
         }
-        self.answer(node, Event::MetadataWritten { checkpoint, outcome });
+        outcome
     }
 
-    pub(super) fn delete(&mut self, node: Option<usize>, discard: DiscardId, target: DiscardTarget) {
-        let mut failure = None;
-        if self.fault() {
-            failure = Some("hung".to_owned());
-        } else {
-            match target {
-                DiscardTarget::Directory { path, shared } => {
-                    self.files.remove(&path);
-                    self.metadata.remove(&path);
-                    if self.fault() {
-                        failure = Some("died half way".to_owned());
-                    } else {
-                        self.delete_files(&shared);
-                    }
-                }
-                DiscardTarget::Files(files) => self.delete_files(&files),
+    /// The metadata that this process is writing, and its last word about it.
+    pub(super) fn metadata_of(&mut self, at: usize) {
+        let is_metadata = |action: &Action| match action {
+            Action::Call { node, call: StorageCall::WriteMetadata { .. } } => *node == Some(at),
+            Action::Deliver { node, event: JobEvent::Storage(StorageAnswer::MetadataWritten { .. }) } => {
+                *node == at
+            }
+            _ => false,
+        };
+        while let Some(next) = self.bag.iter().position(is_metadata) {
+            let action = self.bag.swap_remove(next);
+            self.act(action);
+            if !self.is_alive(at) {
+                return;
             }
         }
-        self.answer(node, Event::DiscardDone { discard, failure });
+    }
+
+    fn delete(&mut self, target: DiscardTarget) -> Option<String> {
+        if self.fault() {
+            return Some("hung".to_owned());
+        }
+        match target {
+            DiscardTarget::Directory { path, shared } => {
+                for file in self.files.remove(&path).into_iter().flatten() {
+                    self.contents.remove(&file);
+                }
+                self.metadata.remove(&path);
+                if self.fault() {
+                    return Some("died half way".to_owned());
+                }
+                self.delete_files(&shared);
+            }
+            DiscardTarget::Files(files) => self.delete_files(&files),
+        }
+        None
     }
 
     fn delete_files(&mut self, files: &[String]) {
@@ -103,18 +204,14 @@ impl World {
             if let Some(all) = self.files.get_mut(directory)
                 && all.remove(file)
             {
-                self.shared_deleted += u64::from(directory == checkpoint_paths::SHARED_FOLDER);
+                self.tally.shared_deleted += u64::from(directory == checkpoint_paths::SHARED_FOLDER);
+                self.contents.remove(file);
             }
         }
         self.files.retain(|_, files| !files.is_empty());
     }
 
-    pub(super) fn read_references(
-        &mut self,
-        node: usize,
-        completed: &[CompletedRef],
-        retained: &[CompletedRef],
-    ) {
+    fn read_references(&mut self, completed: &[CompletedRef], retained: &[CompletedRef]) -> References {
         let mut references = References::default();
         for checkpoint in completed.iter().chain(retained) {
             let fault = self.fault();
@@ -123,13 +220,50 @@ impl World {
                 None => references.unreadable.push(format!("{} cannot be read", checkpoint.path)),
             }
         }
-        self.answer(Some(node), Event::ReferencesRead { references });
+        references
     }
 
-    pub(super) fn list_shared(&mut self, node: usize) {
-        let files = self.files.get(checkpoint_paths::SHARED_FOLDER).into_iter().flatten().cloned().collect();
-        let result = if self.fault() { Err("unreachable".into()) } else { Ok(files) };
-        self.answer(Some(node), Event::SharedListed { result });
+    pub(super) fn read_snapshot(&mut self, node: usize, generation: Generation, from: RestoreFrom) {
+        if self.faults.away && self.below(2) == 0 {
+            return;
+        }
+        let result = match self.rare_fault() || self.faults.away {
+            true => Err(Error::new(ErrorKind::Storage, "unreachable")),
+            false => self.restored(node, generation, &from),
+        };
+        self.deliver(node, JobEvent::Restored { generation, result });
+    }
+
+    fn restored(
+        &self,
+        node: usize,
+        generation: Generation,
+        from: &RestoreFrom,
+    ) -> Result<Option<RestoredState>> {
+        let leads = self.leads(generation);
+        let path = match from {
+            RestoreFrom::Own(own) => {
+                let newest = self.register.as_ref().filter(|_| leads).and_then(|r| r.completed.last());
+                assert!(!leads || newest == Some(own), "wrong restore: {own:?}, the register has {newest:?}");
+                &own.path
+            }
+            RestoreFrom::Snapshot(path) => path,
+            RestoreFrom::Nothing => {
+                let named = self.register.iter().filter(|_| leads).flat_map(|r| &r.completed).next();
+                assert_eq!(named, None, "a job that has a checkpoint starts empty");
+                return Ok(None);
+            }
+        };
+        let Some(metadata) = self.metadata.get(path) else {
+            assert!(!leads, "{path} is to be restored and is gone");
+            return Err(Error::new(ErrorKind::Storage, "it is gone"));
+        };
+        let Some(node) = self.nodes[node].as_ref() else { return Ok(None) };
+        let plan = plan_restore(metadata, &nodes::operators(&node.plan), false);
+        let plan = plan.unwrap_or_else(|error| panic!("{path} cannot be restored: {error}"));
+        let of = |states: Vec<_>| (0..).map(SubtaskIndex).zip(states).collect();
+        let operators = plan.operators.into_iter().map(|(id, states)| (id, of(states))).collect();
+        Ok(Some(RestoredState { checkpoint: metadata.id, location: None, operators }))
     }
 }
 

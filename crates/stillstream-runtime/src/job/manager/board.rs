@@ -1,5 +1,7 @@
 //! What clients read of a running job, and the result that it leaves.
 
+use stillstream_jobmaster::Measured;
+
 use super::*;
 
 impl Manager {
@@ -9,49 +11,20 @@ impl Manager {
         metrics
     }
 
-    /// What the run has come to so far.
-    fn figures(&self) -> JobFigures {
-        let (metrics, statistics) = (self.job_metrics(), self.coordinator.statistics());
-        let last = statistics.last_completed.as_ref();
-        let slowest = last.map_or(Duration::ZERO, |last| last.duration).max(self.state.slowest);
-        JobFigures {
-            records_in: metrics.records_in,
-            records_out: metrics.records_out,
-            duration_ms: ms(self.clock.elapsed().saturating_sub(self.state.started)),
-            restarts: self.state.job.restarts(),
-            resumed_from: self.state.resumed_from,
-            checkpoints_completed: statistics.counts.completed,
-            checkpoints_failed: statistics.counts.failed,
-            last_checkpoint: last.map(|last| last.id),
-            last_checkpoint_bytes: last.map_or(0, |last| last.size_bytes),
-            slowest_checkpoint_ms: ms(slowest),
-            counters: metrics.counters,
-        }
-    }
-
-    /// Tells the coordinator what will be recorded with the job's end.
-    pub(super) fn measure(&mut self) {
-        let figures = self.figures();
-        self.engine(Event::Measured { figures });
+    /// What the workers have counted.
+    pub(super) fn measure(&self) -> Measured {
+        let JobMetrics { records_in, records_out, counters, .. } = self.job_metrics();
+        Measured { records_in, records_out, counters }
     }
 
     pub(super) fn publish(&mut self) {
         let metrics = self.job_metrics();
         self.say_progress(&metrics);
-        let statistics = self.coordinator.statistics();
-        if let Some(last) = &statistics.last_completed {
-            self.state.slowest = self.state.slowest.max(last.duration);
-        }
-        let restarts = self.state.job.restarts();
-        self.state.progress.show(
-            self.clock.elapsed(),
-            self.state.job.status(),
-            &metrics,
-            statistics,
-            restarts,
-        );
+        let (statistics, restarts) = (self.engine.statistics(), self.engine.restarts());
+        let status = self.engine.status();
+        self.state.progress.show(self.clock.elapsed(), status, &metrics, statistics, restarts);
         let mut board = self.shared.board.lock();
-        board.status = Some(self.state.job.status());
+        board.status = Some(status);
         board.restarts = restarts;
         board.statistics = statistics.clone();
         board.metrics = metrics;
@@ -62,7 +35,8 @@ impl Manager {
     fn needless_copies(&self) -> Option<std::path::PathBuf> {
         let fenced = matches!(&self.state.result, Some(Err(error)) if error.kind() == ErrorKind::Fenced);
         // the copies of a job that another process has taken over are that one's
-        if fenced || !self.checkpointing() || !self.coordinator.completed().is_empty() {
+        let checkpointing = self.settings.checkpoint.interval.is_some();
+        if fenced || !checkpointing || !self.engine.completed().is_empty() {
             return None;
         }
         let job = stillstream_types::JobId::from_name(&self.settings.name).to_string();
@@ -74,8 +48,9 @@ impl Manager {
         // the metadata of a checkpoint that the end cut short may be on its way: it has to go again
         self.io.finish_main();
         while let Ok(message) = self.messages.try_recv() {
-            if let Message::Engine(event @ Event::MetadataWritten { .. }) = message {
-                self.engine(event);
+            if let Message::Event(event @ JobEvent::Storage(StorageAnswer::MetadataWritten { .. })) = message
+            {
+                self.handle(event);
             }
         }
         let (home, copies) = (self.home.clone(), self.needless_copies());
@@ -84,25 +59,26 @@ impl Manager {
             // a cache: what cannot be deleted costs only its room on the disk
             let _ = copies.map(std::fs::remove_dir_all);
             // nobody waits for an answer
-            Message::Engine(Event::Tick)
+            JobEvent::Tick
         });
         self.io.finish();
         // before anybody learns of the end: the next start may follow at once
         self.home.release();
         self.state.progress.clear();
+        self.handle(JobEvent::Measured(self.measure()));
         let metrics = self.job_metrics();
-        let mut result = JobResult::of(&self.settings.name, self.figures());
+        let mut result = JobResult::of(&self.settings.name, self.engine.figures());
         result.duration = self.clock.elapsed().saturating_sub(self.state.started);
-        result.checkpoints.slowest = self.state.slowest;
+        result.checkpoints.slowest = self.engine.slowest_checkpoint();
         let ended = self
             .state
             .result
             .take()
             .unwrap_or_else(|| Err(Error::new(ErrorKind::Peer, "the JobManager ended early")));
         self.say_end(&ended, &result);
-        let statistics = self.coordinator.statistics();
+        let statistics = self.engine.statistics();
         let mut board = self.shared.board.lock();
-        board.status = Some(self.state.job.status());
+        board.status = Some(self.engine.status());
         board.statistics = statistics.clone();
         board.metrics = metrics;
         board.result = Some(ended.map(|()| result));
@@ -110,8 +86,4 @@ impl Manager {
         drop(board);
         self.shared.changed.notify_all();
     }
-}
-
-fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

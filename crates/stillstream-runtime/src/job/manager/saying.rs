@@ -1,11 +1,15 @@
 //! What the JobManager writes into the log. Which lines, and how often, is decided in `job_log`.
 
-use super::stopping::REPEATED;
+use stillstream_jobmaster::{CheckpointSummary, JobStatus, Level, RestoredState};
+
 use super::*;
-use crate::job::job_log::{Level, Now, UnderWay, count, subtask_name, time};
+use crate::job::job_log::{Now, UnderWay, count, subtask_name, time};
+
+/// A failure that repeats itself so often is said to do so.
+const REPEATED: u64 = 3;
 
 impl Manager {
-    fn write(&mut self, level: Level, text: &str) {
+    pub(super) fn write(&mut self, level: Level, text: &str) {
         // a line of the log must not be the end of the progress line
         self.state.progress.clear();
         let job = &self.settings.name;
@@ -13,6 +17,7 @@ impl Manager {
             Level::Debug => tracing::debug!(%job, "{text}"),
             Level::Info => tracing::info!(%job, "{text}"),
             Level::Warn => tracing::warn!(%job, "{text}"),
+            Level::Error => tracing::error!(%job, "{text}"),
         }
     }
 
@@ -33,7 +38,7 @@ impl Manager {
             Some(RestoredState { checkpoint, .. }) => {
                 format!("resumes from checkpoint {checkpoint} of {place}")
             }
-            None if !self.checkpointing() => {
+            None if self.settings.checkpoint.interval.is_none() => {
                 "starts empty and takes no checkpoints: execution.checkpointing.interval is not set"
                     .to_string()
             }
@@ -60,7 +65,7 @@ impl Manager {
                 text
             }
         };
-        if self.state.job.restarts() > 0 {
+        if self.engine.restarts() > 0 {
             // the line about the failure has said it
             return self.write(Level::Debug, &begins);
         }
@@ -84,26 +89,24 @@ impl Manager {
         let now = self.clock.elapsed();
         let lines = self.state.log.lines(&Now {
             now,
-            running: self.state.job.status() == JobStatus::Running,
+            running: self.engine.status() == JobStatus::Running,
             metrics,
-            checkpoints: self.coordinator.statistics(),
-            restarts: self.state.job.restarts(),
+            checkpoints: self.engine.statistics(),
+            restarts: self.engine.restarts(),
         });
         lines.iter().for_each(|(level, text)| self.write(*level, text));
         self.say_late(now);
     }
 
     fn say_late(&mut self, now: Duration) {
-        if self.coordinator.statistics().counts.in_progress == 0 {
+        if self.engine.statistics().counts.in_progress == 0 {
             return;
         }
         let timeout = self.settings.checkpoint.timeout;
         let late_after = self.state.log.late_after(timeout);
         // the names are looked up once there is something to say
-        let late = |checkpoint: &stillstream_jobmaster::CheckpointSummary| {
-            now.saturating_sub(checkpoint.triggered_at) >= late_after
-        };
-        let Some(checkpoint) = self.coordinator.in_progress().into_iter().find(late) else { return };
+        let late = |checkpoint: &CheckpointSummary| now.saturating_sub(checkpoint.triggered_at) >= late_after;
+        let Some(checkpoint) = self.engine.in_progress().into_iter().find(late) else { return };
         let under_way = UnderWay {
             id: checkpoint.id,
             since: checkpoint.triggered_at,
@@ -118,13 +121,13 @@ impl Manager {
 
     /// A failure after which the job is started again; it is the `times`th of its kind since the newest checkpoint.
     pub(super) fn say_restart(&mut self, error: &Error, delay: Duration, times: u64) {
-        let from = match self.coordinator.latest_completed() {
-            Some(checkpoint) => format!("from checkpoint {}", checkpoint.id),
+        let from = match self.engine.latest_completed() {
+            Some(checkpoint) => format!("from checkpoint {checkpoint}"),
             None if self.settings.from_snapshot.is_some() => "from the snapshot it began with".to_string(),
             None => "from the beginning".to_string(),
         };
         let mut text =
-            format!("failed: {error}; restart {} in {} {from}", self.state.job.restarts(), time(delay));
+            format!("failed: {error}; restart {} in {} {from}", self.engine.restarts(), time(delay));
         if times == REPEATED {
             let again = format!(
                 "; the same failure for the {REPEATED}rd time there: a restart alone will hardly mend it"
@@ -136,6 +139,25 @@ impl Manager {
         if let Some(text) = self.state.log.limited("failed", &text, self.clock.elapsed()) {
             self.write(Level::Warn, &text);
         }
+    }
+
+    /// Which subtask is at work on each of these workers.
+    pub(super) fn names(&self, workers: &[usize]) -> String {
+        let metrics = self.fleet.metrics();
+        let name = |worker: &usize| {
+            let task = metrics.get(*worker).and_then(|metrics| metrics.activity().1);
+            match task.and_then(|task| self.physical.tasks.get(task as usize)) {
+                Some(task) => format!("`{}` subtask {worker} (its code does not return)", task.name),
+                None => format!("worker {worker}"),
+            }
+        };
+        workers.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+
+    pub(super) fn say_still_stopping(&mut self, workers: &[usize], after: Option<String>) {
+        let after = after.map_or_else(String::new, |error| format!(", after: {error}"));
+        let text = format!("still waiting for {} to stop{after}", self.names(workers));
+        self.write(Level::Warn, &text);
     }
 
     /// How the job ended. The reason of a failure is said once: here, or by whoever waits for the job.

@@ -4,18 +4,23 @@
 //! [`Phase::Ending`] is left in any case. *Finished* comes before everything else: it is recorded when all output is
 //! committed, and neither a cancel nor a failure that comes later can take that back.
 
-use super::*;
+use stillstream_types::{Error, ErrorKind, JobOutcome, Result};
 
-impl Manager {
+use super::engine::{JobCommand, JobEngine, Level, Phase};
+use super::status::JobStatus;
+use super::stopping::Why;
+use crate::checkpoint::config::Retention;
+use crate::checkpoint::event::Event;
+use crate::message::Control;
+
+impl JobEngine {
     fn cancelled(&self) -> Error {
-        let name = &self.settings.name;
-        let how = match self.settings.checkpoint.retention {
+        let name = &self.job.name;
+        let how = match self.job.checkpoint.retention {
             Retention::RetainOnCancellation => match self.coordinator.latest_completed() {
                 Some(newest) => format!(
                     "its checkpoint {} is kept: `--from {}/{}` goes on from it, `--start-fresh` begins anew",
-                    newest.id,
-                    self.home.describe(),
-                    newest.path
+                    newest.id, self.job.place, newest.path
                 ),
                 None => "no checkpoint was completed: `--start-fresh` begins anew".into(),
             },
@@ -23,7 +28,7 @@ impl Manager {
                   begins anew"
                 .into(),
         };
-        let message = match self.checkpointing() && self.home.is_durable() {
+        let message = match self.job.checkpointing() && self.job.durable {
             true => format!("job `{name}` was cancelled; {how}"),
             false => format!("job `{name}` was cancelled"),
         };
@@ -33,51 +38,57 @@ impl Manager {
     /// The outcome is in the register.
     pub(super) fn finish_job(&mut self, outcome: JobOutcome) {
         if outcome == JobOutcome::Finished {
-            passing("after-finish");
-            self.state.finished = true;
-            match self.state.phase {
-                Phase::Running => {
-                    let until = Some(self.clock.elapsed() + self.settings.cancellation_timeout);
-                    self.state.phase = Phase::Draining { until };
-                    self.fleet.send(Control::Finish);
-                }
-                // a cancel or a failure is stopping the workers; the job has finished all the same
-                Phase::Stopping { .. } | Phase::Draining { .. } | Phase::Ended => {}
-                Phase::Deploying(_) => self.stop(Why::Cancel),
-                Phase::Ending { .. } | Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => {
-                    self.end_finished()
-                }
-            }
+            return self.on_finish_recorded();
+        }
+        // a job ends once
+        if matches!(self.phase, Phase::Ended) {
             return;
         }
-        let phase = std::mem::replace(&mut self.state.phase, Phase::Ended);
+        let phase = std::mem::replace(&mut self.phase, Phase::Ended);
         let error = match (phase, outcome) {
             (Phase::Ending { error }, _) => error,
             (_, JobOutcome::Cancelled) => self.cancelled(),
-            _ => Error::new(ErrorKind::User, format!("job `{}` failed", self.settings.name)),
+            _ => Error::new(ErrorKind::User, format!("job `{}` failed", self.job.name)),
         };
         match outcome {
             JobOutcome::Cancelled => {
                 self.advance(JobStatus::Canceled);
-                tracing::info!(job = %self.settings.name, "{error}");
-                self.state.result = Some(Err(error));
+                self.log(Level::Info, error.to_string());
+                self.end(Err(error));
             }
             _ => self.end_failed(error),
         }
     }
 
+    fn on_finish_recorded(&mut self) {
+        self.out.push(JobCommand::Reached("after-finish"));
+        self.finished = true;
+        match self.phase {
+            Phase::Running => {
+                self.phase = Phase::Draining { until: self.stop_by() };
+                self.tell(Control::Finish);
+            }
+            // a cancel or a failure is stopping the workers; the job has finished all the same
+            Phase::Stopping { .. } | Phase::Draining { .. } | Phase::Ended => {}
+            Phase::Deploying(_) => self.stop(Why::Cancel),
+            Phase::Ending { .. } | Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => {
+                self.end_finished()
+            }
+        }
+    }
+
     /// The outcome could not be recorded.
     pub(super) fn end_unrecorded(&mut self, outcome: JobOutcome, message: &str) {
-        tracing::error!(job = %self.settings.name, "{message} in {}", self.home.describe());
-        let phase = std::mem::replace(&mut self.state.phase, Phase::Ended);
-        match phase {
+        let text = format!("{message} in {}", self.job.place);
+        self.log(Level::Error, text.clone());
+        match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Ending { error } => {
                 let cancelled = outcome == JobOutcome::Cancelled || error.kind() == ErrorKind::Cancelled;
-                let error = error.context(format!("{message} in {}", self.home.describe()));
+                let error = error.context(text);
                 match cancelled {
                     true => {
                         self.advance(JobStatus::Canceled);
-                        self.state.result = Some(Err(error));
+                        self.end(Err(error));
                     }
                     false => self.end_failed(error),
                 }
@@ -85,13 +96,10 @@ impl Manager {
             Phase::Ended => {}
             // everything is committed, and the workers wait for the word that the end is recorded
             other => {
-                self.state.phase = other;
-                let error = Error::new(
-                    ErrorKind::Storage,
-                    format!("all output is committed, but {message} in {}", self.home.describe()),
-                );
+                self.phase = other;
+                let message = format!("all output is committed, but {text}");
                 self.advance(JobStatus::Failing);
-                self.stop(Why::Over(error));
+                self.stop(Why::Over(Error::new(ErrorKind::Storage, message)));
             }
         }
     }
@@ -99,17 +107,15 @@ impl Manager {
     /// All output is committed, and the register says that the job has finished.
     pub(super) fn end_finished(&mut self) {
         self.advance(JobStatus::Finished);
-        self.state.result = Some(Ok(()));
-        self.state.phase = Phase::Ended;
+        self.end(Ok(()));
     }
 
     pub(super) fn end_failed(&mut self, error: Error) {
-        if !matches!(self.state.job.status(), JobStatus::Failing | JobStatus::Cancelling) {
+        if !matches!(self.status.status(), JobStatus::Failing | JobStatus::Cancelling) {
             self.advance(JobStatus::Failing);
         }
         self.advance(JobStatus::Failed);
-        self.state.result = Some(Err(error));
-        self.state.phase = Phase::Ended;
+        self.end(Err(error));
     }
 
     pub(super) fn end_cancelled(&mut self) {
@@ -118,7 +124,7 @@ impl Manager {
     }
 
     pub(super) fn give_up(&mut self, error: Error) {
-        if self.state.job.status() != JobStatus::Failing {
+        if self.status.status() != JobStatus::Failing {
             self.advance(JobStatus::Failing);
         }
         self.end_with(JobOutcome::Failed, error);
@@ -126,12 +132,17 @@ impl Manager {
 
     /// Has the outcome recorded; the coordinator answers.
     pub(super) fn end_with(&mut self, outcome: JobOutcome, error: Error) {
-        if self.state.finished {
-            tracing::warn!(job = %self.settings.name, "the job had finished before: {error}");
+        if self.finished {
+            self.log(Level::Warn, format!("the job had finished before: {error}"));
             return self.end_finished();
         }
-        self.state.phase = Phase::Ending { error };
+        self.phase = Phase::Ending { error };
         self.measure();
-        self.engine(Event::JobEnded { outcome });
+        self.coordinate(Event::JobEnded { outcome });
+    }
+
+    fn end(&mut self, result: Result<()>) {
+        self.phase = Phase::Ended;
+        self.out.push(JobCommand::End(result));
     }
 }

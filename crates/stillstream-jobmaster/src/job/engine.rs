@@ -1,0 +1,537 @@
+//! The job engine: takes in what happened and says what to do. It owns the checkpoint coordinator.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use stillstream_types::{
+    CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobFigures, JobId,
+    RegisterRecord, Result, SubtaskId,
+};
+
+use super::figures::{Figures, Measured};
+use super::restart::{Repetition, RestartStrategy, RestartStrategyConfig};
+use super::status::{JobState, JobStatus};
+use super::stopping::Why;
+use crate::checkpoint::command::{CheckpointReport, Command};
+use crate::checkpoint::config::{CheckpointConfig, ConfigError};
+use crate::checkpoint::event::{Event, RequestId};
+use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
+use crate::checkpoint::statistics::{CheckpointStatistics, CheckpointSummary};
+use crate::checkpoint::storage::{StorageAnswer, StorageCall};
+use crate::checkpoint::{CheckpointCoordinator, CoordinatorSetup};
+use crate::message::{AttemptSpec, Control, Report, RestoredState};
+use crate::moment::Moment;
+use crate::plan::TaskInfo;
+
+/// Which job, and how.
+#[derive(Clone, Debug)]
+pub struct JobSetup {
+    /// The job.
+    pub job: JobId,
+    /// Its name.
+    pub name: String,
+    /// When and how checkpoints are taken.
+    pub checkpoint: CheckpointConfig,
+    /// What happens after a failure.
+    pub restart: RestartStrategyConfig,
+    /// All subtasks.
+    pub tasks: Vec<TaskInfo>,
+    /// How many workers each attempt has.
+    pub workers: usize,
+    /// The snapshot that a person named, to start from where the job has no checkpoint of its own.
+    pub from_snapshot: Option<String>,
+    /// Where checkpoints are, for messages.
+    pub place: String,
+    /// Whether a later start finds them.
+    pub durable: bool,
+    /// What the register holds, read from the same authority that writes go to; `None` only if there surely is no record. An
+    /// unreadable register is an error of the shell's, never `None`: a job that had a checkpoint must not start empty.
+    pub register: Option<RegisterRecord>,
+    /// Which share of the interval passes before the first periodic checkpoint of an attempt, from 0 to 1: a random number,
+    /// so that jobs that start together do not take their checkpoints together for ever.
+    pub first_delay: f64,
+    /// How long the workers of an attempt may take to stop (`task.cancellation.timeout`).
+    pub cancellation_timeout: Duration,
+    /// How long the record of the job's end may take. Tasks may be given for ever to stop; a wait for storage ends.
+    pub end_timeout: Duration,
+}
+
+/// What happened. A shell hands each to [`JobEngine::handle`].
+#[derive(Debug)]
+pub enum JobEvent {
+    /// The job is to run. Comes first, and once.
+    Submitted,
+    /// Time passed: sent at [`JobEngine::wake_at`], or at any time.
+    Tick,
+    /// A worker of this generation reports.
+    Report(Generation, Report),
+    /// The answer to [`JobCommand::Storage`].
+    Storage(StorageAnswer),
+    /// The answer to [`JobCommand::ReadSnapshot`].
+    Restored {
+        /// For which attempt.
+        generation: Generation,
+        /// What its tasks start from; `None`: from nothing.
+        result: Result<Option<RestoredState>>,
+    },
+    /// [`JobCommand::Deploy`] could not be carried out: no worker of the attempt runs.
+    NotDeployed {
+        /// Which attempt.
+        generation: Generation,
+        /// Why.
+        error: Error,
+    },
+    /// The answer to [`JobCommand::Replace`]: these workers are gone, and others will do in their place.
+    Replaced {
+        /// Which.
+        workers: Vec<usize>,
+    },
+    /// The answer to [`JobCommand::Replace`], if a worker cannot be replaced: it is left behind, and no attempt can follow.
+    NotReplaced {
+        /// Who it is, and why it cannot be replaced.
+        error: Error,
+    },
+    /// A person cancels the job.
+    Cancel,
+    /// A person wants a checkpoint.
+    TriggerCheckpoint(RequestId),
+    /// What the workers have counted so far. Whatever may be the last word of a job comes behind a fresh one.
+    Measured(Measured),
+    /// A thread of the runtime has panicked, and with it went an answer that the engine may be waiting for.
+    Panicked(Error),
+}
+
+impl JobEvent {
+    /// Whether the job may end on this: then it comes behind a fresh [`Measured`](Self::Measured).
+    pub fn may_end_the_job(&self) -> bool {
+        match self {
+            Self::Report(_, report) => {
+                matches!(report, Report::Committed { .. } | Report::Stopped { .. } | Report::Failed { .. })
+            }
+            Self::Submitted | Self::Storage(_) | Self::Restored { .. } => false,
+            Self::TriggerCheckpoint(_) | Self::Measured(_) => false,
+            Self::Tick | Self::Cancel | Self::Panicked(_) => true,
+            Self::NotDeployed { .. } | Self::Replaced { .. } | Self::NotReplaced { .. } => true,
+        }
+    }
+}
+
+/// What an attempt starts from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RestoreFrom {
+    /// A checkpoint of the job's own.
+    Own(CompletedRef),
+    /// The snapshot that a person named.
+    Snapshot(String),
+    /// Nothing.
+    Nothing,
+}
+
+/// How important a line of the log is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// For whoever looks into the engine.
+    Debug,
+    /// An event of a job's normal life.
+    Info,
+    /// Something to look at.
+    Warn,
+    /// Something has gone wrong that nothing mends by itself.
+    Error,
+}
+
+/// What a shell has to do, in this order. Whatever must be durable before a command may run is durable when it is given.
+#[derive(Debug)]
+pub enum JobCommand {
+    /// Call storage. Answer: [`JobEvent::Storage`].
+    Storage(StorageCall),
+    /// Read what an attempt starts from, and divide it among its subtasks. Answer: [`JobEvent::Restored`].
+    ReadSnapshot {
+        /// The attempt.
+        generation: Generation,
+        /// What to read.
+        from: RestoreFrom,
+    },
+    /// Start the attempt on all workers; the one before has stopped. Answer: [`JobEvent::NotDeployed`] if that fails.
+    Deploy(AttemptSpec),
+    /// Tell every worker of the attempt.
+    Tell {
+        /// The attempt.
+        generation: Generation,
+        /// What.
+        control: Control,
+    },
+    /// These workers did not stop in their time: replace them. The answer, [`JobEvent::Replaced`] or
+    /// [`JobEvent::NotReplaced`], must not wait for anything.
+    Replace {
+        /// Which.
+        workers: Vec<usize>,
+    },
+    /// Answer the request for a checkpoint.
+    Reply {
+        /// Which.
+        request: RequestId,
+        /// The outcome.
+        result: Result<CheckpointReport, CheckpointFailure>,
+    },
+    /// Say that an attempt has failed, and that another one follows.
+    Restarting {
+        /// Why it failed.
+        error: Error,
+        /// The pause before the next one.
+        delay: Duration,
+        /// The how-manieth failure of its kind this is since the newest checkpoint.
+        times: u64,
+    },
+    /// Say that the attempt takes its time to stop.
+    StillStopping {
+        /// The workers that have not stopped.
+        workers: Vec<usize>,
+        /// Why it stops, if it failed.
+        after: Option<String>,
+    },
+    /// Warn; of a flood of warnings that differ in numbers only a few need to be written.
+    Warn(String),
+    /// Write a line into the log.
+    Log(Level, String),
+    /// A place where a test may make the JobManager die; nothing is to be done.
+    Reached(&'static str),
+    /// The job has ended. What is under way with storage may still be answered, and nothing else is wanted any more.
+    End(Result<()>),
+}
+
+/// The attempt that runs, or ran last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Attempt {
+    pub(super) generation: Generation,
+    /// Workers that have dropped their dataflow.
+    pub(super) stopped: BTreeSet<usize>,
+    /// Subtasks with records to come.
+    pub(super) not_ended: BTreeSet<SubtaskId>,
+}
+
+/// Where the job is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// The register, or the state to restore, is being read; the latter has to be there at this time.
+    Preparing { until: Option<Duration> },
+    /// Workers are opening their tasks; these have not.
+    Deploying(BTreeSet<SubtaskId>),
+    /// All tasks are open.
+    Running,
+    /// The dataflow drains. Once everything is committed and recorded, it has until then.
+    Draining { until: Option<Duration> },
+    /// The workers drop their dataflow.
+    Stopping {
+        why: Why,
+        /// When those that are left are replaced; `None` once that has been asked for.
+        deadline: Option<Duration>,
+        warned: bool,
+    },
+    /// The restart strategy's pause.
+    WaitingToRestart { at: Duration },
+    /// The outcome is being written into the register. The coordinator says how that went, and when its time is over.
+    Ending { error: Error },
+    /// Over.
+    Ended,
+}
+
+impl Phase {
+    /// Whether workers have an attempt that they have not all dropped.
+    pub(super) fn has_attempt(&self) -> bool {
+        matches!(self, Self::Deploying(_) | Self::Running | Self::Draining { .. } | Self::Stopping { .. })
+    }
+
+    /// When time alone changes it.
+    fn wake_at(&self, half: Duration) -> Option<Duration> {
+        match self {
+            Self::Preparing { until } | Self::Draining { until } => *until,
+            Self::Stopping { deadline, warned: false, .. } => deadline.map(|at| at.saturating_sub(half)),
+            Self::Stopping { deadline, .. } => *deadline,
+            Self::WaitingToRestart { at } => Some(*at),
+            Self::Deploying(_) | Self::Running | Self::Ending { .. } | Self::Ended => None,
+        }
+    }
+}
+
+/// What does not change while the job runs.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) name: String,
+    pub(super) tasks: Vec<TaskInfo>,
+    pub(super) workers: usize,
+    pub(super) checkpoint: CheckpointConfig,
+    pub(super) from_snapshot: Option<String>,
+    pub(super) place: String,
+    pub(super) durable: bool,
+    pub(super) cancellation_timeout: Duration,
+}
+
+impl Job {
+    pub(super) fn checkpointing(&self) -> bool {
+        self.checkpoint.interval.is_some()
+    }
+
+    /// "`map` subtask 3"
+    pub(super) fn task_name(&self, subtask: SubtaskId) -> String {
+        let name =
+            self.tasks.iter().find(|task| task.id.vertex == subtask.vertex).map_or("?", |task| &task.name);
+        format!("`{name}` subtask {}", subtask.index)
+    }
+}
+
+/// The engine of one job, for all attempts that this process makes. The crate's documentation shows it at work.
+///
+/// Invariants: an attempt begins only when every worker has dropped the one before; the job ends once; once *finished* is
+/// recorded no other outcome is.
+pub struct JobEngine {
+    pub(super) job: Job,
+    pub(super) coordinator: CheckpointCoordinator,
+    pub(super) status: JobState,
+    pub(super) strategy: RestartStrategy,
+    pub(super) repetition: Repetition,
+    pub(super) phase: Phase,
+    pub(super) attempt: Attempt,
+    /// The register says that the job has finished: no other outcome can be written and no attempt begun.
+    pub(super) finished: bool,
+    pub(super) figures: Figures,
+    pub(super) at: Moment,
+    /// When the coordinator wants a tick.
+    coordinator_wake: Option<Duration>,
+    pub(super) out: Vec<JobCommand>,
+}
+
+impl fmt::Debug for JobEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobEngine")
+            .field("name", &self.job.name)
+            .field("status", &self.status.status())
+            .field("phase", &self.phase)
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}
+
+impl JobEngine {
+    /// An engine that has done nothing yet; `now` is the time at which the job was submitted.
+    ///
+    /// # Errors
+    /// If the settings of checkpoints cannot work.
+    pub fn new(setup: JobSetup, now: Duration) -> Result<Self, ConfigError> {
+        let coordinator = CheckpointCoordinator::new(CoordinatorSetup {
+            job: setup.job,
+            job_name: setup.name.clone(),
+            config: setup.checkpoint.clone(),
+            register: setup.register,
+            first_delay: setup.first_delay,
+            end_timeout: setup.end_timeout,
+        })?;
+        Ok(Self {
+            job: Job {
+                name: setup.name,
+                tasks: setup.tasks,
+                workers: setup.workers,
+                checkpoint: setup.checkpoint,
+                from_snapshot: setup.from_snapshot,
+                place: setup.place,
+                durable: setup.durable,
+                cancellation_timeout: setup.cancellation_timeout,
+            },
+            coordinator,
+            status: JobState::new(),
+            strategy: RestartStrategy::new(setup.restart),
+            repetition: Repetition::default(),
+            phase: Phase::Preparing { until: None },
+            attempt: Attempt::default(),
+            finished: false,
+            figures: Figures::new(now),
+            at: Moment { now, ..Moment::default() },
+            coordinator_wake: None,
+            out: Vec::new(),
+        })
+    }
+
+    /// Takes in what happened and says what to do.
+    pub fn handle(&mut self, event: JobEvent, at: Moment) -> Vec<JobCommand> {
+        self.at = Moment { now: self.at.now.max(at.now), ..at };
+        match event {
+            JobEvent::Submitted => {
+                self.advance(JobStatus::Created);
+                self.request_attempt();
+            }
+            JobEvent::Tick => self.on_tick(),
+            JobEvent::Report(generation, report) => self.on_report(generation, report),
+            JobEvent::Storage(answer) => self.coordinate(Event::Storage(answer)),
+            JobEvent::Restored { generation, result } => self.on_restored(generation, result),
+            JobEvent::NotDeployed { generation, error } => self.on_not_deployed(generation, error),
+            JobEvent::Replaced { workers } => self.on_replaced(workers),
+            JobEvent::NotReplaced { error } => self.on_not_replaced(error),
+            JobEvent::Cancel => self.cancel(),
+            JobEvent::TriggerCheckpoint(request) => self.on_trigger_checkpoint(request),
+            JobEvent::Measured(measured) => self.figures.measured = measured,
+            // an answer may be missing for ever, so the job ends here and as it stands, as if another had taken it over
+            JobEvent::Panicked(error) => {
+                self.log(Level::Error, error.to_string());
+                self.stop(Why::Over(error));
+            }
+        }
+        self.figures.see(self.coordinator.statistics());
+        std::mem::take(&mut self.out)
+    }
+
+    /// When a [`JobEvent::Tick`] has something to do.
+    pub fn wake_at(&self) -> Option<Duration> {
+        let phase = self.phase.wake_at(self.job.cancellation_timeout / 2);
+        self.coordinator_wake.into_iter().chain(phase).min()
+    }
+
+    /// Where the job is.
+    pub fn status(&self) -> JobStatus {
+        self.status.status()
+    }
+
+    /// How often it was restarted.
+    pub fn restarts(&self) -> u64 {
+        self.status.restarts()
+    }
+
+    /// The attempt that runs, or ran last.
+    pub fn generation(&self) -> Generation {
+        self.attempt.generation
+    }
+
+    /// Counts and history of its checkpoints.
+    pub fn statistics(&self) -> &CheckpointStatistics {
+        self.coordinator.statistics()
+    }
+
+    /// The checkpoints that are under way, oldest first.
+    pub fn in_progress(&self) -> Vec<CheckpointSummary> {
+        self.coordinator.in_progress()
+    }
+
+    /// The checkpoints that the register names, oldest first.
+    pub fn completed(&self) -> &[CompletedRef] {
+        self.coordinator.completed()
+    }
+
+    /// The newest of them: what a restart begins from.
+    pub fn latest_completed(&self) -> Option<CheckpointId> {
+        self.coordinator.latest_completed().map(|checkpoint| checkpoint.id)
+    }
+
+    /// The register's record as far as it is known to be durable.
+    pub fn register(&self) -> Option<&RegisterRecord> {
+        self.coordinator.register()
+    }
+
+    /// The longest that a checkpoint took.
+    pub fn slowest_checkpoint(&self) -> Duration {
+        self.figures.slowest
+    }
+
+    /// What the run has come to so far.
+    pub fn figures(&self) -> JobFigures {
+        self.figures.of(self.at.now, self.status.restarts(), self.coordinator.statistics())
+    }
+
+    // ---- what all parts use
+
+    pub(super) fn log(&mut self, level: Level, text: impl Into<String>) {
+        self.out.push(JobCommand::Log(level, text.into()));
+    }
+
+    pub(super) fn tell(&mut self, control: Control) {
+        self.out.push(JobCommand::Tell { generation: self.attempt.generation, control });
+    }
+
+    pub(super) fn advance(&mut self, to: JobStatus) {
+        let from = self.status.status();
+        if from == to {
+            return;
+        }
+        match self.status.advance(to) {
+            Ok(()) => self.log(Level::Debug, format!("{} -> {}", from.name(), to.name())),
+            Err(illegal) => self.log(Level::Error, illegal.to_string()),
+        }
+    }
+
+    /// Hands an event to the coordinator, and does what it says.
+    pub(super) fn coordinate(&mut self, event: Event) {
+        let commands = self.coordinator.handle(event, self.at);
+        commands.into_iter().for_each(|command| self.on_command(command));
+    }
+
+    /// Tells the coordinator what will be recorded with the job's end.
+    pub(super) fn measure(&mut self) {
+        self.coordinate(Event::Measured { figures: self.figures() });
+    }
+
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Storage(call) => self.out.push(JobCommand::Storage(call)),
+            Command::BeginAttempt { generation, restore_from } => {
+                self.begin_attempt(generation, restore_from)
+            }
+            Command::Tell { generation, control } if generation == self.attempt.generation => {
+                self.tell(control)
+            }
+            // it is about an attempt that has gone
+            Command::Tell { .. } => {}
+            Command::Reply { request, result } => self.out.push(JobCommand::Reply { request, result }),
+            Command::FailJob { kind, message } => self.fail(Error::new(kind, message)),
+            Command::FinishJob { outcome } => self.finish_job(outcome),
+            Command::EndUnrecorded { outcome, message } => self.end_unrecorded(outcome, &message),
+            Command::StepDown { owner } => {
+                let message = format!(
+                    "another process runs job `{}` now (generation {owner}, this one is {}); this one steps down and writes \
+                     nothing more",
+                    self.job.name, self.attempt.generation
+                );
+                self.stop(Why::Over(Error::new(ErrorKind::Fenced, message)));
+            }
+            // commands of a later call can come before this one: the earliest counts, and a tick too many does no harm
+            Command::WakeAt(at) => {
+                self.coordinator_wake = Some(self.coordinator_wake.map_or(at, |earlier| earlier.min(at)));
+            }
+            Command::Warn(text) => self.out.push(JobCommand::Warn(text)),
+            Command::Info(text) => self.log(Level::Debug, text),
+        }
+    }
+
+    fn on_trigger_checkpoint(&mut self, request: RequestId) {
+        if !self.job.checkpointing() {
+            let message = format!(
+                "job `{}` takes no checkpoints; `enable_checkpointing` (execution.checkpointing.interval) changes that",
+                self.job.name
+            );
+            let result = Err(CheckpointFailure::new(FailureReason::PeriodicSchedulerShutdown, message));
+            return self.out.push(JobCommand::Reply { request, result });
+        }
+        let kind = CheckpointKind::Checkpoint;
+        self.coordinate(Event::TriggerRequested { request, kind, forced: false });
+    }
+
+    /// Everything that time alone brings about.
+    fn on_tick(&mut self) {
+        let now = self.at.now;
+        if self.coordinator_wake.is_some_and(|at| at <= now) {
+            self.coordinator_wake = None;
+            self.coordinate(Event::Tick);
+        }
+        match &mut self.phase {
+            Phase::WaitingToRestart { at } if *at <= now => {
+                self.advance(JobStatus::Created);
+                self.request_attempt();
+            }
+            Phase::Preparing { until } if until.is_some_and(|until| until <= now) => self.snapshot_overdue(),
+            Phase::Draining { until } if until.is_some_and(|until| until <= now) => {
+                *until = None;
+                self.give_up_waiting();
+            }
+            Phase::Stopping { .. } => self.on_stopping_time(),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What the workers of an attempt report.
+
+use stillstream_types::{Error, ErrorKind, Generation, SubtaskId};
+
+use super::engine::{JobEngine, Level, Phase};
+use super::status::JobStatus;
+use crate::checkpoint::event::Event;
+use crate::message::{Control, Report};
+
+impl JobEngine {
+    pub(super) fn on_report(&mut self, generation: Generation, report: Report) {
+        if generation != self.attempt.generation {
+            // of what an attempt that has gone says, only its files matter: they have to be deleted
+            if let Report::Acknowledged { checkpoint, subtask, snapshot, metrics } = report {
+                self.coordinate(Event::Acknowledge { generation, checkpoint, subtask, snapshot, metrics });
+            }
+            return;
+        }
+        match report {
+            Report::Running(subtask) => self.on_running(subtask),
+            // for people
+            Report::EventTime { .. } => {}
+            Report::Ended(subtask) => {
+                self.attempt.not_ended.remove(&subtask);
+                self.all_ended();
+            }
+            Report::Acknowledged { checkpoint, subtask, snapshot, metrics } => {
+                self.coordinate(Event::Acknowledge { generation, checkpoint, subtask, snapshot, metrics });
+            }
+            Report::Declined { checkpoint, subtask, reason } => {
+                let message = format!("{}: {reason}", self.job.task_name(subtask));
+                self.coordinate(Event::Decline { generation, checkpoint, subtask, message });
+            }
+            Report::Committed { checkpoint, subtask } => {
+                // it may be the last one, with which the end is recorded
+                self.measure();
+                self.coordinate(Event::CommitConfirmed { generation, checkpoint, subtask });
+            }
+            Report::Failed { subtask, error } => self.on_failed(subtask, error),
+            Report::Stopped { worker, drained } => self.on_stopped(worker, drained),
+        }
+    }
+
+    fn on_running(&mut self, subtask: SubtaskId) {
+        let Phase::Deploying(waiting) = &mut self.phase else { return };
+        waiting.remove(&subtask);
+        if !waiting.is_empty() {
+            return;
+        }
+        self.phase = Phase::Running;
+        self.advance(JobStatus::Running);
+        let (generation, tasks) = (self.attempt.generation, self.job.tasks.clone());
+        self.coordinate(Event::AttemptStarted { generation, tasks });
+        self.all_ended();
+    }
+
+    fn on_failed(&mut self, subtask: Option<SubtaskId>, error: Error) {
+        if self.finished && matches!(self.phase, Phase::Draining { .. }) {
+            // everything is committed and the register says so: what goes wrong while the dataflow drains changes nothing
+            self.log(Level::Warn, format!("after the job had finished: {error}"));
+            return self.tell(Control::Stop);
+        }
+        if !self.phase.has_attempt() {
+            // nothing runs that could fail: who is lost between two attempts is replaced when the next one is deployed
+            return self.log(Level::Warn, format!("while no attempt runs: {error}"));
+        }
+        self.fail(match subtask {
+            Some(subtask) => error.context(self.job.task_name(subtask)),
+            None => error,
+        });
+    }
+
+    fn on_stopped(&mut self, worker: usize, drained: bool) {
+        // of an attempt that has been counted as stopped
+        if !self.phase.has_attempt() {
+            return;
+        }
+        self.attempt.stopped.insert(worker);
+        // only a worker that was told to finish may end
+        let early = match self.phase {
+            Phase::Running | Phase::Deploying(_) => true,
+            Phase::Draining { .. } => !drained && !self.finished,
+            _ => false,
+        };
+        if early {
+            self.fail(Error::new(ErrorKind::Peer, format!("worker {worker} stopped by itself")));
+        }
+        self.all_stopped();
+    }
+
+    /// The input is through, and everything has been emitted that its end causes: with checkpoints it is time for the final one,
+    /// without them it is the end of the job. Also a task without checkpoints must not end before: a window may still emit.
+    fn all_ended(&mut self) {
+        if !self.attempt.not_ended.is_empty() || !matches!(self.phase, Phase::Running) {
+            return;
+        }
+        if self.job.checkpointing() {
+            let generation = self.attempt.generation;
+            let sources = self.job.tasks.iter().filter(|task| task.is_source);
+            let sources: Vec<SubtaskId> = sources.map(|task| task.id).collect();
+            for subtask in sources {
+                self.coordinate(Event::SourceEnded { generation, subtask });
+            }
+        } else {
+            // what is under way may take as long as it takes: it is the job's own work
+            self.phase = Phase::Draining { until: None };
+            self.tell(Control::Finish);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What the JobManager and the tasks of an attempt say to each other.
+//!
+//! There is one word for each thing: the engine takes in and gives out these very messages, worker threads get them through
+//! channels, and worker processes as frames.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stillstream_types::{
+    CheckpointId, Error, EventTime, Generation, OperatorId, OperatorSubtaskState, SubtaskId, SubtaskIndex,
+    TaskSnapshot,
+};
+
+/// State to start from: for each operator and subtask what it owns.
+#[derive(Debug, Default, Clone)]
+pub struct RestoredState {
+    /// The checkpoint.
+    pub checkpoint: CheckpointId,
+    /// Where a snapshot of another job lies; `None` for one of the job's own.
+    pub location: Option<String>,
+    /// By operator and subtask.
+    pub operators: BTreeMap<OperatorId, BTreeMap<SubtaskIndex, OperatorSubtaskState>>,
+}
+
+/// One try to run the job.
+#[derive(Debug, Clone)]
+pub struct AttemptSpec {
+    /// Messages of another generation are dropped.
+    pub generation: Generation,
+    /// What to restore; `None` starts fresh.
+    pub restored: Option<Arc<RestoredState>>,
+}
+
+/// From the JobManager to every worker of the attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// Sources: record the position and emit barrier `id`.
+    Trigger {
+        /// The checkpoint.
+        id: CheckpointId,
+        /// When it was triggered: milliseconds since 1970.
+        at_ms: i64,
+    },
+    /// Checkpoint `id` is complete.
+    Complete {
+        /// The checkpoint.
+        id: CheckpointId,
+    },
+    /// Checkpoint `id` was aborted.
+    Aborted {
+        /// The checkpoint.
+        id: CheckpointId,
+    },
+    /// All input is through and everything is committed: let the dataflow drain.
+    Finish,
+    /// Drop the dataflow and report.
+    Stop,
+}
+
+/// What a task measured while it took part in a checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AckMetrics {
+    /// From the trigger to the first barrier.
+    pub start_delay: Duration,
+    /// From the first barrier to the last.
+    pub alignment: Duration,
+    /// The synchronous part: the worker stood still.
+    pub synchronous: Duration,
+    /// The asynchronous part: writing.
+    pub asynchronous: Duration,
+}
+
+/// Event time on the channels of one subtask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskTime {
+    /// Of all channels together.
+    pub combined: EventTime,
+    /// By input, and within an input by sender.
+    pub channels: Vec<ChannelTime>,
+}
+
+/// Event time on one channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelTime {
+    /// What was said last.
+    pub time: EventTime,
+    /// When the watermark moved last, or when the attempt began: milliseconds since 1970.
+    pub moved_at_ms: i64,
+}
+
+/// From a worker to the JobManager.
+#[derive(Debug)]
+pub enum Report {
+    /// All operators of the subtask are open.
+    Running(SubtaskId),
+    /// The subtask has no more records to come, and has emitted everything that the end of its input causes.
+    Ended(SubtaskId),
+    /// Event time has moved, or has not moved at all since the subtask began: a few times a second at most.
+    EventTime {
+        /// Who.
+        subtask: SubtaskId,
+        /// How far it is.
+        time: TaskTime,
+    },
+    /// The subtask's part of a checkpoint is durable.
+    Acknowledged {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// Who.
+        subtask: SubtaskId,
+        /// Where the state lies.
+        snapshot: TaskSnapshot,
+        /// How long it took.
+        metrics: AckMetrics,
+    },
+    /// The subtask could not write its part.
+    Declined {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// Who.
+        subtask: SubtaskId,
+        /// Why.
+        reason: String,
+    },
+    /// Everything up to the checkpoint has been committed.
+    Committed {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// Who.
+        subtask: SubtaskId,
+    },
+    /// A subtask, or the worker itself, failed.
+    Failed {
+        /// Who, where it is known.
+        subtask: Option<SubtaskId>,
+        /// Why.
+        error: Error,
+    },
+    /// The worker has dropped the dataflow. `drained`: it ended by itself.
+    Stopped {
+        /// Which worker.
+        worker: usize,
+        /// Whether all input had been processed.
+        drained: bool,
+    },
+}

@@ -1,0 +1,74 @@
+//! What an attempt starts from: it is read and divided among the subtasks off this thread, and then handed to the workers.
+
+use stillstream_jobmaster::{
+    AttemptSpec, JobEvent, OperatorInfo, RestoreFrom, RestoredState, TaskInfo, plan_restore,
+};
+use stillstream_types::{Generation, SubtaskId, SubtaskIndex};
+
+use super::*;
+
+/// The operators of a plan, as checkpoints know them.
+fn operators(physical: &PhysicalPlan) -> Vec<OperatorInfo> {
+    physical.tasks.iter().flat_map(operators_of).collect()
+}
+
+fn operators_of(task: &crate::plan::Task) -> Vec<OperatorInfo> {
+    let info = |operator: &crate::plan::ChainedOperator| OperatorInfo {
+        id: operator.id,
+        uid: operator.uid.clone(),
+        name: operator.name.to_string(),
+        parallelism: task.parallelism,
+        max_parallelism: operator.key_groups.max_parallelism(),
+    };
+    task.chain.iter().map(info).collect()
+}
+
+/// The subtasks of a plan, as the engine knows them.
+pub(crate) fn tasks(physical: &PhysicalPlan) -> Vec<TaskInfo> {
+    let subtasks = |task: &crate::plan::Task| {
+        let (operators, name) = (operators_of(task), task.name.to_string());
+        let (vertex, is_source) = (task.vertex, task.is_source());
+        let info = move |index| TaskInfo {
+            id: SubtaskId { vertex, index: SubtaskIndex(index) },
+            name: name.clone(),
+            operators: operators.clone(),
+            is_source,
+        };
+        (0..task.parallelism).map(info)
+    };
+    physical.tasks.iter().flat_map(subtasks).collect()
+}
+
+impl Manager {
+    pub(super) fn read_snapshot(&mut self, generation: Generation, from: RestoreFrom) {
+        let (home, operators) = (self.home.clone(), operators(&self.physical));
+        let (allow, neighbours) = (self.settings.allow_non_restored_state, self.state.neighbours.clone());
+        self.io.run(move || {
+            let read = || -> Result<Option<RestoredState>> {
+                let (metadata, location) = match from {
+                    RestoreFrom::Own(own) => (home.read_metadata(&own.path)?, None),
+                    RestoreFrom::Snapshot(location) => (home.read_foreign(&location)?, Some(location)),
+                    RestoreFrom::Nothing => {
+                        // for the line that says that the job starts empty
+                        neighbours.get_or_init(|| home.neighbours());
+                        return Ok(None);
+                    }
+                };
+                let kind = |error| Error::wrap(ErrorKind::Configuration, error);
+                let plan = plan_restore(&metadata, &operators, allow).map_err(kind)?;
+                plan.dropped.iter().for_each(|line| tracing::warn!("{line}"));
+                let of = |states: Vec<_>| (0..).map(SubtaskIndex).zip(states).collect();
+                let operators = plan.operators.into_iter().map(|(id, states)| (id, of(states))).collect();
+                Ok(Some(RestoredState { checkpoint: metadata.id, location, operators }))
+            };
+            JobEvent::Restored { generation, result: read() }
+        });
+    }
+
+    pub(super) fn deploy(&mut self, spec: AttemptSpec) -> Option<JobEvent> {
+        self.say_start(spec.restored.as_deref());
+        self.shared.event_times.lock().clear();
+        let generation = spec.generation;
+        self.fleet.start(spec).err().map(|error| JobEvent::NotDeployed { generation, error })
+    }
+}
