@@ -1,6 +1,6 @@
 //! The state backends that a job can choose from.
 //!
-//! A new one is a crate and one line here: [`StateBackends`] with one more [`Either`].
+//! A new one is a crate and one line here: [`StateBackends`] with one more `Either`.
 
 use stillstream_state::{BackendFactory, KeyedBackend, NamespacedValues};
 

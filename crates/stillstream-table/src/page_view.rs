@@ -12,7 +12,7 @@ use super::{TableKey, TableValue};
 
 /// A page that an image holds.
 ///
-/// Its entries fall into [`cells`](Self::cells): by home bucket if the page has one key group, else by key group. So a cell is
+/// Its entries fall into cells: by home bucket if the page has one key group, else by key group. So a cell is
 /// the same set of hashes whatever lies in the page, as long as the page covers the same range.
 pub struct PageView<'a, K, V> {
     frozen: &'a FrozenTable<K, V>,
