@@ -86,8 +86,8 @@ pub(crate) fn rules() -> bool {
     hold
 }
 
-/// Makes the packages that crates.io would get, in the target folder. They are not built again from there. It asks the
-/// registry's index, so it is no step of [`verify`].
+/// Makes the packages that crates.io would get, in the target folder. They are not built again from there. It
+/// asks the registry's index, so it is no step of [`verify`].
 pub(crate) fn package() -> bool {
     let names = match rules::published(&root()) {
         Ok(names) => names,

@@ -10,13 +10,16 @@ use crate::arguments::JobArguments;
 use crate::places;
 use crate::table::{bytes, table};
 
+/// Whether a file has a kind of use.
+type Is = fn(&FileUse) -> bool;
+
 /// Files that are named one by one at most.
 const NAMED: usize = 50;
 
 pub(crate) fn run(arguments: &JobArguments, delete: bool, handle: &Handle) -> Result<Answer, Error> {
     let job = places::job(arguments, handle)?;
     let survey = job.survey().map_err(StorageError::into_error)?;
-    let kinds: [(&str, fn(&FileUse) -> bool); 5] = [
+    let kinds: [(&str, Is); 5] = [
         ("register and lock", |used| matches!(used, FileUse::Register)),
         ("checkpoints", |used| matches!(used, FileUse::Checkpoint(_))),
         ("shared by checkpoints", |used| matches!(used, FileUse::Shared(_))),

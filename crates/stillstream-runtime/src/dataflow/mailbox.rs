@@ -62,7 +62,7 @@ impl Mailbox {
     pub fn put(&mut self, message: &Control) {
         // whoever has inputs finishes when those before it have
         if self.active && (self.is_source || *message != Control::Finish) {
-            self.mail.push_back(message.clone());
+            self.mail.push_back(*message);
             self.activator.activate();
         }
     }

@@ -180,10 +180,7 @@ impl Fleet for LocalFleet {
     }
 
     fn send(&mut self, control: Control) {
-        self.seats
-            .iter()
-            .filter_map(|seat| seat.inbox.as_ref())
-            .for_each(|inbox| inbox.send(control.clone()));
+        self.seats.iter().filter_map(|seat| seat.inbox.as_ref()).for_each(|inbox| inbox.send(control));
     }
 
     fn workers(&self) -> usize {

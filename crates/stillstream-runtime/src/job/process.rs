@@ -183,7 +183,7 @@ impl WorkerProcess {
                     running = (generation, controls.clone());
                     let (this, link, context) = (this.clone(), link.clone(), context.clone());
                     let run =
-                        move || this.run(generation, start, &bound, controls, receivers, &context, &link);
+                        move || this.run(generation, start, &bound, (controls, receivers), &context, &link);
                     let panicked = |error| {
                         tracing::error!("{error}");
                         std::process::exit(1);
@@ -234,8 +234,7 @@ impl WorkerProcess {
         generation: Generation,
         start: Start,
         listener: &TcpListener,
-        controls: Vec<Arc<Inbox>>,
-        receivers: Vec<mpsc::Receiver<Control>>,
+        (controls, receivers): (Vec<Arc<Inbox>>, Vec<mpsc::Receiver<Control>>),
         context: &ContextFactory,
         link: &Link,
     ) {
