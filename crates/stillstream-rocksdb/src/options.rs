@@ -177,7 +177,7 @@ impl RocksDbOptions {
     /// What a configuration says (`state.backend.rocksdb.*`), for a process with so many slots.
     ///
     /// ```
-    /// use stillstream_state::RocksDbOptions;
+    /// use stillstream_rocksdb::RocksDbOptions;
     /// use stillstream_types::config::Configuration;
     ///
     /// let mut config = Configuration::new();

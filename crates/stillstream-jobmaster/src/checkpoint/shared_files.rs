@@ -47,24 +47,6 @@ pub struct UnknownFile {
 }
 
 /// The entries of all shared files that anything may name.
-///
-/// ```
-/// use stillstream_jobmaster::shared_files::SharedFiles;
-/// use stillstream_types::CheckpointId;
-///
-/// let mut files = SharedFiles::default();
-/// let id = CheckpointId;
-/// files.register(id(1), ["shared/1-a", "shared/1-b"])?;
-/// files.confirm(id(1));
-/// files.register(id(2), ["shared/1-b", "shared/2-c"])?;
-/// files.confirm(id(2));
-/// // checkpoint 1 is not retained any more
-/// assert_eq!(files.release(&[id(2)].into()), ["shared/1-a"]);
-/// // checkpoint 3 is aborted
-/// files.register(id(3), ["shared/1-b", "shared/3-d"])?;
-/// assert_eq!(files.abort(id(3)), ["shared/3-d"]);
-/// # Ok::<(), stillstream_jobmaster::shared_files::UnknownFile>(())
-/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SharedFiles {
     files: BTreeMap<String, Usage>,
