@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     const TREE: &str = "\
-a v0.1.0 (/work/a)|Apache-2.0
+a v0.1.0 (/src/a)|Apache-2.0
 syn v1.0.0|MIT OR Apache-2.0
 syn v2.0.0|MIT OR Apache-2.0 (*)
 derive v2.0.0 (proc-macro)|MIT/Apache-2.0
