@@ -8,11 +8,6 @@ use tokio::runtime::Handle;
 
 use crate::arguments::JobArguments;
 
-/// A command that only looks takes no lock, and tells its writes apart from nobody's.
-fn options() -> StorageOptions {
-    StorageOptions::default()
-}
-
 fn local(dir: &str) -> Result<PathBuf, Error> {
     let Location::Local(path) = Location::parse(dir).map_err(StorageError::into_error)?;
     std::fs::canonicalize(&path).map_err(|error| {
@@ -25,7 +20,8 @@ fn job_id(path: &Path) -> Option<JobId> {
 }
 
 fn open(dir: &Path, handle: &Handle) -> Result<CheckpointStorage, Error> {
-    let opened = CheckpointStorage::open(&dir.display().to_string(), options(), handle.clone());
+    let opened =
+        CheckpointStorage::open(&dir.display().to_string(), StorageOptions::default(), handle.clone());
     opened.map_err(StorageError::into_error)
 }
 

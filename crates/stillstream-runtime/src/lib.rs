@@ -2,7 +2,7 @@
 //! JobManager.
 //!
 //! The floors of this crate, the highest first. A floor uses those below it and none above: `cargo xtask
-//! floors` reads this table and checks it.
+//! rules` reads this table and checks it.
 //!
 //! | floor | what is inside |
 //! |---|---|
