@@ -17,6 +17,8 @@ fn outcome(outcome: JobOutcome) -> &'static str {
         JobOutcome::Finished => "finished",
         JobOutcome::Cancelled => "cancelled",
         JobOutcome::Failed => "failed",
+        JobOutcome::Suspended => "suspended",
+        JobOutcome::Stopped => "stopped",
     }
 }
 

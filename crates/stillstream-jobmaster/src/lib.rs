@@ -96,7 +96,7 @@ pub use checkpoint::statistics::{
 pub use checkpoint::storage::{
     DiscardId, DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
 };
-pub use job::engine::{JobCommand, JobEngine, JobEvent, JobSetup, Level, RestoreFrom};
+pub use job::engine::{JobCommand, JobEngine, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
 pub use job::figures::Measured;
 pub use job::restart::RestartStrategyConfig;
 pub use job::start::{StartDecision, decide_start};

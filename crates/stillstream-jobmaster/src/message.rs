@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, Error, EventTime, Generation, OperatorId, OperatorSubtaskState, SubtaskId, SubtaskIndex,
-    TaskSnapshot,
+    CheckpointId, Error, EventTime, Generation, OperatorId, OperatorSubtaskState, SavepointTarget, SubtaskId,
+    SubtaskIndex, TaskSnapshot,
 };
 
 /// State to start from: for each operator and subtask what it owns.
@@ -33,7 +33,7 @@ pub struct AttemptSpec {
 }
 
 /// From the JobManager to every worker of the attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control {
     /// Sources: record the position and emit barrier `id`.
     Trigger {
@@ -41,7 +41,14 @@ pub enum Control {
         id: CheckpointId,
         /// When it was triggered: milliseconds since 1970.
         at_ms: i64,
+        /// The savepoint that it is; `None` for a checkpoint.
+        savepoint: Option<SavepointTarget>,
+        /// The last one of a job that stops: behind this barrier a subtask emits nothing, whatever its source or its timers
+        /// have. It still commits.
+        stop: bool,
     },
+    /// Sources: end here, as if there were no more input.
+    Drain,
     /// Checkpoint `id` is complete.
     Complete {
         /// The checkpoint.

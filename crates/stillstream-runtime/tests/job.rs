@@ -14,7 +14,7 @@ use stillstream_runtime::{
 };
 use stillstream_types::{
     CheckpointId, Error, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode,
-    Result,
+    Result, SnapshotForm,
 };
 
 /// Words of state as one split list.
@@ -68,7 +68,7 @@ impl Source for Numbers {
         out.batch(batch);
         Ok(if self.next >= self.end { SourceStatus::Ended } else { SourceStatus::More })
     }
-    fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, _: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         Ok(Some(snapshot_words(vec![self.next])))
     }
 }
@@ -104,7 +104,7 @@ impl Operator for Sum {
         out.batch(batch);
         Ok(())
     }
-    fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, _: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         Ok(Some(snapshot_words(self.sums.iter().flat_map(|(k, v)| [*k, *v]).collect())))
     }
     fn finish(&mut self) -> Result<()> {

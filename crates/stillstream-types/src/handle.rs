@@ -271,6 +271,35 @@ pub enum CheckpointKind {
     Savepoint,
 }
 
+/// In which form a savepoint holds keyed state.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum SavepointFormat {
+    /// The same for all backends, so that a job can change its backend.
+    #[default]
+    Canonical,
+    /// The backend's own files: faster, and only this backend reads them.
+    Native,
+}
+
+/// A savepoint that somebody wants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SavepointTarget {
+    /// Its own directory, as a path or URI. Nothing else is in it, or ever was.
+    pub location: Arc<str>,
+    /// The form of its keyed state.
+    pub format: SavepointFormat,
+}
+
+/// In which form an operator is asked for its state.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum SnapshotForm {
+    /// For a checkpoint: whatever is fastest to write and to restore, and it may name files of completed checkpoints.
+    #[default]
+    Checkpoint,
+    /// For a savepoint, which names no file but its own.
+    Savepoint(SavepointFormat),
+}
+
 /// What `_metadata` holds: everything that is needed to restore a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckpointMetadata {
@@ -329,6 +358,12 @@ pub enum JobOutcome {
     Cancelled,
     /// It failed for good: a new start resumes from the newest completed checkpoint.
     Failed,
+    /// A person, or the system's request to end, stopped it with a last checkpoint (Ctrl-C, SIGTERM): a new start resumes from
+    /// that.
+    Suspended,
+    /// A person stopped it with a savepoint, which is the last of `retained`: it does not run again unless a person says from
+    /// where.
+    Stopped,
 }
 
 /// What a run of a job came to.

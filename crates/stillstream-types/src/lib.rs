@@ -39,7 +39,7 @@ pub use handle::{
     CheckpointKind, CheckpointMetadata, CompletedRef, IncrementalFormat, IncrementalHandle, JobEnd,
     JobFigures, JobOutcome, KeyGroupSection, KeyedSnapshot, KeyedStateHandle, NamedStream, OperatorState,
     OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode, RegisterRecord,
-    StreamHandle, TaskSnapshot,
+    SavepointFormat, SavepointTarget, SnapshotForm, StreamHandle, TaskSnapshot,
 };
 pub use ids::{CheckpointId, Generation, JobId, OperatorId, SubtaskId, SubtaskIndex, VertexId};
 pub use key_group::{KeyGroup, KeyGroupRange, KeyGroups, KeyHash};

@@ -22,7 +22,9 @@ use stillstream_runtime::clock::ManualClock;
 use stillstream_runtime::exchange::{KeySelector, OwnedKey};
 use stillstream_runtime::{Batch, Emission, OpenContext, Operator, Output};
 use stillstream_state::{Data, MemorySnapshotStore};
-use stillstream_types::{CheckpointId, Error, ErrorKind, KeyGroups, OperatorSubtaskState, Result, Timestamp};
+use stillstream_types::{
+    CheckpointId, Error, ErrorKind, KeyGroups, OperatorSubtaskState, Result, SnapshotForm, Timestamp,
+};
 
 use crate::functions::{KeyedProcess, KeyedStates};
 use crate::operators::keyed_process::{KeyedOperator, OneInput};
@@ -243,7 +245,7 @@ impl<F: KeyedProcess> KeyedProcessDriver<F> {
     pub fn snapshot(&mut self) -> Result<DriverSnapshot> {
         self.call(|_, _| Ok(()))?;
         self.checkpoints += 1;
-        match self.operator.snapshot(CheckpointId(self.checkpoints))? {
+        match self.operator.snapshot(CheckpointId(self.checkpoints), SnapshotForm::Checkpoint)? {
             Some(write) => Ok(DriverSnapshot(vec![write(&MemorySnapshotStore::default())?])),
             None => Ok(DriverSnapshot(Vec::new())),
         }

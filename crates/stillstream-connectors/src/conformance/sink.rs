@@ -9,7 +9,7 @@ use stillstream_runtime::connect::{CommitPolicy, Sink, SinkOperator};
 use stillstream_runtime::testing::redistribute;
 use stillstream_runtime::{AsyncSnapshot, Batch, OpenContext, Operator, Output};
 use stillstream_state::{Data, MemorySnapshotStore};
-use stillstream_types::{CheckpointId, OperatorSubtaskState, Result};
+use stillstream_types::{CheckpointId, OperatorSubtaskState, Result, SnapshotForm};
 
 /// Where a sink writes to, as the suite sees it.
 pub trait SinkTarget {
@@ -155,7 +155,7 @@ impl<T: SinkTarget> Job<'_, T> {
     ) -> Result<bool> {
         let mut parts: Vec<Option<AsyncSnapshot>> = Vec::new();
         for subtask in subtasks.iter_mut() {
-            parts.push(subtask.snapshot(id)?);
+            parts.push(subtask.snapshot(id, SnapshotForm::Checkpoint)?);
             if self.crashes() {
                 return Ok(true);
             }

@@ -9,7 +9,7 @@ use stillstream_runtime::connect::{SourceOperator, SplitSource};
 use stillstream_runtime::testing::redistribute;
 use stillstream_runtime::{OpenContext, Output, Source, SourceStatus};
 use stillstream_state::MemorySnapshotStore;
-use stillstream_types::{CheckpointId, OperatorSubtaskState, Result};
+use stillstream_types::{CheckpointId, OperatorSubtaskState, Result, SnapshotForm};
 
 /// A source that says nothing for this long has failed.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -131,7 +131,7 @@ impl<S: SplitSource> SourceDriver<S> {
     /// # Errors
     /// Those of the source.
     pub fn snapshot(&mut self) -> Result<OperatorSubtaskState> {
-        let part = self.operator.snapshot(CheckpointId(1))?;
+        let part = self.operator.snapshot(CheckpointId(1), SnapshotForm::Checkpoint)?;
         part.map_or_else(|| Ok(OperatorSubtaskState::default()), |part| part(&MemorySnapshotStore::default()))
     }
 }

@@ -31,7 +31,7 @@ impl CheckpointCoordinator {
             triggered_at_ms: pending.checkpoint.triggered_at_ms,
             operators,
         });
-        self.call(StorageCall::WriteMetadata { metadata });
+        self.call(StorageCall::WriteMetadata { metadata, savepoint: None });
     }
 
     /// The state of all operators that have any, in the plan's order.

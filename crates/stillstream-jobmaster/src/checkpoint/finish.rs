@@ -186,7 +186,8 @@ impl CheckpointCoordinator {
         record.ended = Some(Box::new(JobEnd { at_ms: self.wall_ms, figures: self.figures.clone() }));
         match outcome {
             // a later start resumes from them
-            JobOutcome::Failed | JobOutcome::Running => {}
+            JobOutcome::Failed | JobOutcome::Running | JobOutcome::Suspended => {}
+            JobOutcome::Stopped => record.retained.append(&mut record.completed),
             JobOutcome::Cancelled if self.config.retention == Retention::RetainOnCancellation => {
                 record.retained.append(&mut record.completed);
             }

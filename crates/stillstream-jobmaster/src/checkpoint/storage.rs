@@ -1,5 +1,7 @@
 //! What the coordinator asks of storage, and the answers.
 
+use std::sync::Arc;
+
 use stillstream_types::{CheckpointId, CheckpointMetadata, CompletedRef, Generation, RegisterRecord, Result};
 
 /// Names one deletion, so that its end can be reported.
@@ -19,6 +21,8 @@ pub enum DiscardTarget {
     },
     /// Single files.
     Files(Vec<String>),
+    /// The directory of a savepoint that failed, as [`SavepointTarget`](stillstream_types::SavepointTarget) names it.
+    Savepoint(Arc<str>),
 }
 
 /// A call. Each is answered once by the [`StorageAnswer`] that it names.
@@ -53,6 +57,8 @@ pub enum StorageCall {
     WriteMetadata {
         /// What to write.
         metadata: Box<CheckpointMetadata>,
+        /// The directory of a savepoint, as [`SavepointTarget`](stillstream_types::SavepointTarget) names it.
+        savepoint: Option<Arc<str>>,
     },
     /// Delete, off the checkpoint path. Given only when the register does not name the target and never will. Answer:
     /// [`StorageAnswer::DiscardDone`], within a deadline of the shell's.

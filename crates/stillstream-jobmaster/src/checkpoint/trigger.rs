@@ -118,7 +118,8 @@ impl CheckpointCoordinator {
         let base = self.latest_completed().map(|completed| completed.id);
         self.pending.insert(id, Pending { checkpoint, generation, phase: Phase::Collecting, base });
         self.statistics.on_started();
-        self.tell(generation, Control::Trigger { id, at_ms: self.wall_ms });
+        let (at_ms, savepoint, stop) = (self.wall_ms, None, false);
+        self.tell(generation, Control::Trigger { id, at_ms, savepoint, stop });
     }
 
     /// Gives the checkpoint in its first phase up.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stillstream_types::{
     CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobFigures, JobId,
-    RegisterRecord, Result, SubtaskId,
+    RegisterRecord, Result, SavepointTarget, SubtaskId,
 };
 
 use super::figures::{Figures, Measured};
@@ -57,6 +57,15 @@ pub struct JobSetup {
     pub end_timeout: Duration,
 }
 
+/// How a job is to stop: all its output is committed, and it can go on from where it stopped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StopRequest {
+    /// The savepoint that it leaves; `None`: a checkpoint, from which its next start goes on by itself.
+    pub savepoint: Option<SavepointTarget>,
+    /// Event time ends first, so that every window and timer fires.
+    pub drain: bool,
+}
+
 /// What happened. A shell hands each to [`JobEngine::handle`].
 #[derive(Debug)]
 pub enum JobEvent {
@@ -96,6 +105,11 @@ pub enum JobEvent {
     Cancel,
     /// A person wants a checkpoint.
     TriggerCheckpoint(RequestId),
+    /// A person wants a savepoint.
+    TriggerSavepoint(RequestId, SavepointTarget),
+    /// A person wants the job to stop. The reply comes when all is committed and the stop is recorded, or when it has failed:
+    /// then the job goes on.
+    Stop(RequestId, StopRequest),
     /// What the workers have counted so far. Whatever may be the last word of a job comes behind a fresh one.
     Measured(Measured),
     /// A thread of the runtime has panicked, and with it went an answer that the engine may be waiting for.
@@ -110,8 +124,8 @@ impl JobEvent {
                 matches!(report, Report::Committed { .. } | Report::Stopped { .. } | Report::Failed { .. })
             }
             Self::Submitted | Self::Storage(_) | Self::Restored { .. } => false,
-            Self::TriggerCheckpoint(_) | Self::Measured(_) => false,
-            Self::Tick | Self::Cancel | Self::Panicked(_) => true,
+            Self::TriggerCheckpoint(_) | Self::TriggerSavepoint(..) | Self::Measured(_) => false,
+            Self::Tick | Self::Cancel | Self::Stop(..) | Self::Panicked(_) => true,
             Self::NotDeployed { .. } | Self::Replaced { .. } | Self::NotReplaced { .. } => true,
         }
     }
@@ -369,6 +383,11 @@ impl JobEngine {
             JobEvent::NotReplaced { error } => self.on_not_replaced(error),
             JobEvent::Cancel => self.cancel(),
             JobEvent::TriggerCheckpoint(request) => self.on_trigger_checkpoint(request),
+            JobEvent::TriggerSavepoint(request, _) | JobEvent::Stop(request, _) => {
+                let message = "this release takes no savepoints";
+                let result = Err(CheckpointFailure::new(FailureReason::PeriodicSchedulerShutdown, message));
+                self.out.push(JobCommand::Reply { request, result });
+            }
             JobEvent::Measured(measured) => self.figures.measured = measured,
             // an answer may be missing for ever, so the job ends here and as it stands, as if another had taken it over
             JobEvent::Panicked(error) => {

@@ -17,6 +17,13 @@ pub enum StartDecision {
         /// The newest checkpoint that was kept for that person.
         retained: Option<CompletedRef>,
     },
+    /// Refuses: a person stopped the job with a savepoint, and says how it is to go on.
+    AlreadyStopped {
+        /// When, and what the run had come to.
+        ended: Option<JobEnd>,
+        /// That savepoint; its path is the whole location.
+        savepoint: Option<CompletedRef>,
+    },
 }
 
 /// Decides what a start does that finds this record in the register. A start that is told to begin afresh does not ask.
@@ -31,9 +38,13 @@ pub enum StartDecision {
 pub fn decide_start(record: Option<&RegisterRecord>, names_snapshot: bool) -> StartDecision {
     let Some(record) = record else { return StartDecision::Run };
     match record.outcome {
-        JobOutcome::Running | JobOutcome::Failed => StartDecision::Run,
-        JobOutcome::Cancelled if names_snapshot => StartDecision::Run,
+        JobOutcome::Running | JobOutcome::Failed | JobOutcome::Suspended => StartDecision::Run,
+        JobOutcome::Cancelled | JobOutcome::Stopped if names_snapshot => StartDecision::Run,
         JobOutcome::Finished => StartDecision::AlreadyFinished(record.ended.as_deref().cloned()),
+        JobOutcome::Stopped => StartDecision::AlreadyStopped {
+            ended: record.ended.as_deref().cloned(),
+            savepoint: record.retained.last().cloned(),
+        },
         JobOutcome::Cancelled => StartDecision::AlreadyCancelled {
             ended: record.ended.as_deref().cloned(),
             retained: record.retained.last().cloned(),

@@ -134,7 +134,7 @@ impl Bench {
                 StorageAnswer::ReferencesRead { references: References { found, ..References::default() } }
             }
             StorageCall::ListShared => StorageAnswer::SharedListed { result: Ok(Vec::new()) },
-            StorageCall::WriteMetadata { metadata } => {
+            StorageCall::WriteMetadata { metadata, .. } => {
                 StorageAnswer::MetadataWritten { checkpoint: metadata.id, outcome: WriteOutcome::Written }
             }
             StorageCall::Discard { discard, .. } => StorageAnswer::DiscardDone { discard, failure: None },

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use stillstream_state::Data;
-use stillstream_types::{CheckpointId, Error, ErrorKind, RedistributionMode, Result};
+use stillstream_types::{CheckpointId, Error, ErrorKind, RedistributionMode, Result, SnapshotForm};
 
 use super::commit_gate::CommitGate;
 use super::commit_thread::CommitThread;
@@ -238,7 +238,7 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
         open.writer.ready()
     }
 
-    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, id: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         let open = self.opened()?;
         open.settle()?;
         open.prepare(id)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use stillstream_state::MemorySnapshotStore;
-use stillstream_types::{CheckpointId, Error, ErrorKind, OperatorSubtaskState, Result};
+use stillstream_types::{CheckpointId, Error, ErrorKind, OperatorSubtaskState, Result, SnapshotForm};
 
 use super::{
     CommitPolicy, Committer, Plain, PlainWriter, Prepared, Sink, SinkContext, SinkOperator, SinkWriter,
@@ -164,7 +164,7 @@ fn write(operator: &mut Subtask, n: u64) {
 }
 
 fn prepare(operator: &mut Subtask, id: u64) -> AsyncSnapshot {
-    operator.snapshot(CheckpointId(id)).unwrap().unwrap()
+    operator.snapshot(CheckpointId(id), SnapshotForm::Checkpoint).unwrap().unwrap()
 }
 
 fn store() -> MemorySnapshotStore {
@@ -367,7 +367,7 @@ fn a_commit_that_panics_or_can_never_succeed_is_not_tried_again() {
         let sink = Hopeless { panics, calls: calls.clone() };
         let mut operator: SinkOperator<u64, Hopeless> = SinkOperator::new(Arc::new(sink), policy(10));
         operator.open(&mut context(None)).unwrap();
-        operator.snapshot(CheckpointId(1)).unwrap().unwrap()(&store()).unwrap();
+        operator.snapshot(CheckpointId(1), SnapshotForm::Checkpoint).unwrap().unwrap()(&store()).unwrap();
         operator.checkpoint_complete(CheckpointId(1)).unwrap();
         let mut result = Ok(None);
         wait_for("the commit fails", || {
@@ -458,7 +458,7 @@ fn a_sink_that_closes_an_empty_transaction_at_its_end_has_lost_nothing() {
     operator.open(&mut context(None)).unwrap();
     let mut output = Output::default();
     operator.process(0, Batch::new(vec![1u64]).into(), &mut output).unwrap();
-    operator.snapshot(CheckpointId(1)).unwrap();
+    operator.snapshot(CheckpointId(1), SnapshotForm::Checkpoint).unwrap();
     operator.checkpoint_complete(CheckpointId(1)).unwrap();
     wait_for("the commit is through", || operator.commits_under_way().unwrap().is_none());
     operator.finish().unwrap();
@@ -481,7 +481,7 @@ fn a_plain_sink_is_flushed_before_each_checkpoint_and_at_the_end() {
     let sink = Plain::new(move |_| Ok(Counting(shared.clone())));
     let mut operator: SinkOperator<u64, _> = SinkOperator::new(Arc::new(sink), policy(0));
     operator.open(&mut OpenContext::for_test("plain", 0, 1)).unwrap();
-    assert!(operator.snapshot(CheckpointId(1)).unwrap().is_none());
+    assert!(operator.snapshot(CheckpointId(1), SnapshotForm::Checkpoint).unwrap().is_none());
     assert_eq!(flushes.load(SeqCst), 1);
     operator.finish().unwrap();
     assert_eq!(flushes.load(SeqCst), 2);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use stillstream_types::{CheckpointId, Error, ErrorKind, RedistributionMode, Result};
+use stillstream_types::{CheckpointId, Error, ErrorKind, RedistributionMode, Result, SnapshotForm};
 
 use super::list_state::StoredList;
 use super::source::{SourceContext, SplitNews, SplitReader, SplitSource};
@@ -103,7 +103,7 @@ impl<S: SplitSource> Source for SourceOperator<S> {
         self.reader.as_ref()?.place()
     }
 
-    fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, _: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         let reader = self.reader.as_ref().ok_or_else(not_open)?;
         // also without splits: that the state is there tells a restore from a fresh start
         let list = self.stored.as_ref().ok_or_else(not_open)?.snapshot(reader.positions())?;

@@ -61,7 +61,7 @@ impl WorkerAttempt {
 
     /// Hands a control message to the tasks that it is for.
     pub fn deliver(&self, message: &Control) {
-        if let Control::Trigger { id, at_ms } = message {
+        if let Control::Trigger { id, at_ms, .. } = message {
             let mut triggered = self.triggered.borrow_mut();
             triggered.push_back((*id, *at_ms));
             if triggered.len() > TRIGGERS {

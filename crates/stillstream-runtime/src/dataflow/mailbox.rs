@@ -61,8 +61,8 @@ impl Mailbox {
     /// Takes a message, if it is for this task, and wakes the task.
     pub fn put(&mut self, message: &Control) {
         // whoever has inputs finishes when those before it have
-        if self.active && (self.is_source || *message != Control::Finish) {
-            self.mail.push_back(*message);
+        if self.active && (self.is_source || !matches!(message, Control::Drain | Control::Finish)) {
+            self.mail.push_back(message.clone());
             self.activator.activate();
         }
     }

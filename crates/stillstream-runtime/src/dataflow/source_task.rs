@@ -77,7 +77,7 @@ impl SourceTask {
             self.subtask.return_mail(triggers);
             return Ok(());
         }
-        for (id, _) in triggers {
+        for Trigger { id, .. } in triggers {
             if id.0 > self.subtask.epoch {
                 self.subtask.barrier(id.0, None, sessions)?;
             }

@@ -53,7 +53,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use stillstream_types::{CheckpointId, Error, Result, SubtaskId};
+use stillstream_types::{CheckpointId, Error, Result, SavepointTarget, SnapshotForm, SubtaskId};
 use timely::scheduling::Activator;
 
 use crate::checkpoint::snapshot_pool::SnapshotJob;
@@ -105,8 +105,27 @@ pub(crate) struct Subtask {
     announced: Option<CheckpointId>,
 }
 
-/// A trigger from the mailbox: the checkpoint, and when it was triggered.
-pub(crate) type Trigger = (CheckpointId, i64);
+/// What [`Control::Trigger`] says of a checkpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct Trigger {
+    pub id: CheckpointId,
+    /// When it was triggered, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The savepoint that it is; `None` for a checkpoint.
+    pub savepoint: Option<SavepointTarget>,
+    /// Nothing is emitted behind its barrier.
+    pub stop: bool,
+}
+
+impl Trigger {
+    /// The form in which operators are asked for their state.
+    #[allow(dead_code)]
+    pub fn form(&self) -> SnapshotForm {
+        self.savepoint
+            .as_ref()
+            .map_or(SnapshotForm::Checkpoint, |target| SnapshotForm::Savepoint(target.format))
+    }
+}
 
 impl Subtask {
     /// `chain`: `None` if it could not be opened. A worker that runs no subtask of the task has one that is
@@ -146,7 +165,9 @@ impl Subtask {
             let next = self.attempt.mailboxes.borrow_mut()[self.mailbox].mail.pop_front();
             match next {
                 None => break,
-                Some(Control::Trigger { id, at_ms }) => triggers.push((id, at_ms)),
+                Some(Control::Trigger { id, at_ms, savepoint, stop }) => {
+                    triggers.push(Trigger { id, at_ms, savepoint, stop });
+                }
                 Some(Control::Complete { id }) => {
                     self.chain.checkpoint_complete(id)?;
                     self.announced = Some(id);
@@ -157,7 +178,7 @@ impl Subtask {
                 }
                 // it comes when every subtask has reported its end, and so not before this one has
                 Some(Control::Finish) if self.stage == Stage::Ended => self.stage = Stage::Released,
-                Some(Control::Finish | Control::Stop) => {}
+                Some(Control::Drain | Control::Finish | Control::Stop) => {}
             }
         }
         self.confirm()?;
@@ -168,7 +189,9 @@ impl Subtask {
     pub fn return_mail(&self, triggers: Vec<Trigger>) {
         let mut mailboxes = self.attempt.mailboxes.borrow_mut();
         let mail = &mut mailboxes[self.mailbox].mail;
-        triggers.into_iter().rev().for_each(|(id, at_ms)| mail.push_front(Control::Trigger { id, at_ms }));
+        for Trigger { id, at_ms, savepoint, stop } in triggers.into_iter().rev() {
+            mail.push_front(Control::Trigger { id, at_ms, savepoint, stop });
+        }
     }
 
     /// Reports the newest checkpoint that was announced as soon as everything up to it has been committed.
@@ -203,7 +226,7 @@ impl Subtask {
         let (clock, checkpoint) = (self.attempt.clock.clone(), CheckpointId(id));
         let (begun, now_ms) = (clock.elapsed(), clock.now_ms());
         let (aligned_from, aligned_ms) = aligning_since.unwrap_or((begun, now_ms));
-        let parts = self.chain.snapshot(checkpoint)?;
+        let parts = self.chain.snapshot(checkpoint, SnapshotForm::Checkpoint)?;
         let delay_ms = self.attempt.triggered_at(id).map_or(0, |at| aligned_ms.saturating_sub(at));
         let metrics = AckMetrics {
             start_delay: Duration::from_millis(u64::try_from(delay_ms).unwrap_or(0)),

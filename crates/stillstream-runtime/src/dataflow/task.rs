@@ -64,8 +64,8 @@ impl InputTask {
         handles: &mut [Input],
         sessions: Sessions<'_, '_>,
     ) -> Result<()> {
-        for (id, _) in self.subtask.read_mail()? {
-            self.subtask.decline_if_overtaken(id);
+        for trigger in self.subtask.read_mail()? {
+            self.subtask.decline_if_overtaken(trigger.id);
         }
         let clock = self.subtask.attempt.clock.clone();
         self.queue.pull(handles, self.subtask.epoch, self.subtask.attempt.alignment, &*clock);

@@ -7,8 +7,12 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use stillstream_jobmaster::{CheckpointReport, CheckpointStatistics, JobEvent, JobStatus};
-use stillstream_types::{CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, Timestamp};
+use stillstream_jobmaster::{
+    CheckpointReport, CheckpointStatistics, JobEvent, JobStatus, RequestId, StopRequest,
+};
+use stillstream_types::{
+    CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointTarget, Timestamp,
+};
 
 use super::event_times::{EventTimes, TaskEventTime};
 use super::manager::Message;
@@ -225,14 +229,36 @@ impl JobClient {
     /// If the checkpoint fails, the job ends before it is complete, or checkpointing is off: the job then has nowhere to keep
     /// one, and its sinks commit at the end only.
     pub fn trigger_checkpoint(&self) -> Result<CheckpointReport> {
+        self.request("checkpoint", JobEvent::TriggerCheckpoint)
+    }
+
+    /// Takes a savepoint and waits until it is complete; the report's path is its directory, as `--from` takes it. The job goes
+    /// on, and neither its checkpoints nor its output are touched.
+    ///
+    /// # Errors
+    /// If the savepoint fails, or the job ends before it is complete.
+    pub fn trigger_savepoint(&self, target: SavepointTarget) -> Result<CheckpointReport> {
+        self.request("savepoint", |request| JobEvent::TriggerSavepoint(request, target))
+    }
+
+    /// Stops the job with a savepoint, or with a last checkpoint, and waits until all output is committed.
+    ///
+    /// # Errors
+    /// If that fails: the job then goes on, and the error says why.
+    pub fn stop(&self, how: StopRequest) -> Result<CheckpointReport> {
+        self.request("savepoint", |request| JobEvent::Stop(request, how))
+    }
+
+    fn request(
+        &self,
+        what: &str,
+        event: impl FnOnce(RequestId) -> JobEvent + Send + 'static,
+    ) -> Result<CheckpointReport> {
         let (reply, answer) = mpsc::channel();
         let gone = || {
-            Error::new(
-                ErrorKind::Checkpoint,
-                format!("job `{}` has ended; no checkpoint was taken", self.name),
-            )
+            Error::new(ErrorKind::Checkpoint, format!("job `{}` has ended; no {what} was taken", self.name))
         };
-        self.messages.send(Message::TriggerCheckpoint(reply)).map_err(|_| gone())?;
+        self.messages.send(Message::Request(Box::new(event), reply)).map_err(|_| gone())?;
         match answer.recv() {
             Ok(Ok(report)) => Ok(report),
             Ok(Err(failure)) => Err(Error::wrap(ErrorKind::Checkpoint, failure)),

@@ -180,7 +180,10 @@ impl Fleet for LocalFleet {
     }
 
     fn send(&mut self, control: Control) {
-        self.seats.iter().filter_map(|seat| seat.inbox.as_ref()).for_each(|inbox| inbox.send(control));
+        self.seats
+            .iter()
+            .filter_map(|seat| seat.inbox.as_ref())
+            .for_each(|inbox| inbox.send(control.clone()));
     }
 
     fn workers(&self) -> usize {

@@ -36,7 +36,7 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
                 StorageAnswer::ReferencesRead { references: self.read_references(&completed, &retained) }
             }
             StorageCall::ListShared => StorageAnswer::SharedListed { result: self.list_shared() },
-            StorageCall::WriteMetadata { metadata } => {
+            StorageCall::WriteMetadata { metadata, .. } => {
                 let (checkpoint, outcome) = (metadata.id, self.write_metadata(&metadata));
                 StorageAnswer::MetadataWritten { checkpoint, outcome }
             }
@@ -264,6 +264,7 @@ impl CheckpointHome for StorageHome {
                 }
             },
             DiscardTarget::Files(paths) => self.storage.discard_files(paths.iter().map(String::as_str)),
+            DiscardTarget::Savepoint(location) => return Err(format!("`{location}` is left in place")),
         };
         match report.failed.first() {
             None => Ok(()),

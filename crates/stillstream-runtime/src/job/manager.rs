@@ -40,8 +40,8 @@ use crate::plan::PhysicalPlan;
 pub(crate) enum Message {
     /// Something that the engine is to know.
     Event(JobEvent),
-    /// A client wants a checkpoint, and waits for the answer.
-    TriggerCheckpoint(Reply),
+    /// A client wants a checkpoint, a savepoint or a stop, and waits for the answer.
+    Request(Box<dyn FnOnce(RequestId) -> JobEvent + Send>, Reply),
 }
 
 type Reply = mpsc::Sender<Result<CheckpointReport, CheckpointFailure>>;
@@ -119,11 +119,11 @@ impl Manager {
 
     fn receive(&mut self, message: Message) {
         let event = match message {
-            Message::TriggerCheckpoint(reply) => {
+            Message::Request(event, reply) => {
                 let request = RequestId(self.state.next_request);
                 self.state.next_request += 1;
                 self.state.requests.insert(request, reply);
-                JobEvent::TriggerCheckpoint(request)
+                event(request)
             }
             Message::Event(JobEvent::Report(generation, Report::EventTime { subtask, time })) => {
                 // for clients; the engine decides nothing by it

@@ -247,6 +247,21 @@ fn start_of(
             );
             Err(Error::new(ErrorKind::Cancelled, message))
         }
+        StartDecision::AlreadyStopped { ended, savepoint } => {
+            let kept = match savepoint {
+                Some(savepoint) => format!(
+                    "`--from {}` goes on from its savepoint, `--start-fresh` runs it from the beginning",
+                    savepoint.path
+                ),
+                None => "`--start-fresh` runs it from the beginning".into(),
+            };
+            let message = format!(
+                "job `{name}` was stopped {} and is not run again unasked: {kept} (its register: {})",
+                at(&ended),
+                storage.display()
+            );
+            Err(Error::new(ErrorKind::Cancelled, message))
+        }
     }
 }
 

@@ -201,7 +201,7 @@ impl WorkerProcess {
                         this.stopped.fetch_max(generation.0, Ordering::SeqCst);
                     }
                     if running.0 == generation {
-                        running.1.iter().for_each(|inbox| inbox.send(control));
+                        running.1.iter().for_each(|inbox| inbox.send(control.clone()));
                     } else if stop {
                         // told to stop before it started: there is nothing to drop
                         this.report_stopped(link, generation, 0..this.threads);

@@ -476,8 +476,8 @@ impl Fleet for ProcessFleet {
     fn send(&mut self, control: Control) {
         let mut peers = self.office.peers.lock();
         let generation = peers.generation;
-        let message = ToWorker { generation: generation.0, message: Some(control.into()) };
         let stop = control == Control::Stop;
+        let message = ToWorker { generation: generation.0, message: Some(control.into()) };
         if stop {
             peers.stopping = Some(generation);
             self.office.changed.notify_all();

@@ -13,7 +13,7 @@ use stillstream_jobmaster::{AckMetrics, ChannelTime, Control, Report, RestoredSt
 use stillstream_storage::metadata::{decode_state, encode_state};
 use stillstream_types::{
     CheckpointId, Error, ErrorKind, EventTime, Generation, OperatorId, OperatorSubtaskState, Result,
-    SubtaskId, SubtaskIndex, TaskSnapshot,
+    SavepointFormat, SavepointTarget, SubtaskId, SubtaskIndex, TaskSnapshot,
 };
 
 /// From a worker process.
@@ -202,6 +202,8 @@ pub(crate) enum FromManager {
     Finish(()),
     #[prost(message, tag = "9")]
     Stop(()),
+    #[prost(message, tag = "10")]
+    Drain(()),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -223,12 +225,25 @@ pub(crate) struct Restored {
     states: Vec<State>,
 }
 
-#[derive(Clone, Copy, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Trigger {
     #[prost(uint64, tag = "1")]
     id: u64,
     #[prost(sint64, tag = "2")]
     at_ms: i64,
+    #[prost(message, optional, tag = "3")]
+    savepoint: Option<Savepoint>,
+    #[prost(bool, tag = "4")]
+    stop: bool,
+}
+
+/// [`SavepointTarget`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Savepoint {
+    #[prost(string, tag = "1")]
+    location: String,
+    #[prost(bool, tag = "2")]
+    native: bool,
 }
 
 macro_rules! kinds {
@@ -458,7 +473,14 @@ pub(crate) fn decode_report(message: FromWorker) -> Result<Option<Report>> {
 impl From<Control> for FromManager {
     fn from(control: Control) -> Self {
         match control {
-            Control::Trigger { id, at_ms } => Self::Trigger(Trigger { id: id.0, at_ms }),
+            Control::Trigger { id, at_ms, savepoint, stop } => {
+                let savepoint = savepoint.map(|target| Savepoint {
+                    location: target.location.to_string(),
+                    native: target.format == SavepointFormat::Native,
+                });
+                Self::Trigger(Trigger { id: id.0, at_ms, savepoint, stop })
+            }
+            Control::Drain => Self::Drain(()),
             Control::Complete { id } => Self::Complete(id.0),
             Control::Aborted { id } => Self::Aborted(id.0),
             Control::Finish => Self::Finish(()),
@@ -470,10 +492,19 @@ impl From<Control> for FromManager {
 impl FromManager {
     /// The control message; `None` for a message of another kind.
     pub fn control(&self) -> Option<Control> {
-        Some(match *self {
-            Self::Trigger(Trigger { id, at_ms }) => Control::Trigger { id: CheckpointId(id), at_ms },
-            Self::Complete(id) => Control::Complete { id: CheckpointId(id) },
-            Self::Aborted(id) => Control::Aborted { id: CheckpointId(id) },
+        Some(match self {
+            Self::Trigger(Trigger { id, at_ms, savepoint, stop }) => {
+                let format =
+                    |native| if native { SavepointFormat::Native } else { SavepointFormat::Canonical };
+                let savepoint = savepoint.as_ref().map(|savepoint| SavepointTarget {
+                    location: savepoint.location.as_str().into(),
+                    format: format(savepoint.native),
+                });
+                Control::Trigger { id: CheckpointId(*id), at_ms: *at_ms, savepoint, stop: *stop }
+            }
+            Self::Complete(id) => Control::Complete { id: CheckpointId(*id) },
+            Self::Aborted(id) => Control::Aborted { id: CheckpointId(*id) },
+            Self::Drain(()) => Control::Drain,
             Self::Finish(()) => Control::Finish,
             Self::Stop(()) => Control::Stop,
             Self::Prepare(()) | Self::Start(_) | Self::Shutdown(()) => return None,
@@ -542,7 +573,17 @@ mod tests {
         }
         for control in [
             Control::Stop,
-            Control::Trigger { id: checkpoint, at_ms: 12 },
+            Control::Trigger { id: checkpoint, at_ms: 12, savepoint: None, stop: false },
+            Control::Trigger {
+                id: checkpoint,
+                at_ms: 12,
+                savepoint: Some(SavepointTarget {
+                    location: "/savepoints/savepoint-ababab-1".into(),
+                    format: SavepointFormat::Native,
+                }),
+                stop: true,
+            },
+            Control::Drain,
             Control::Complete { id: checkpoint },
             Control::Aborted { id: checkpoint },
             Control::Finish,

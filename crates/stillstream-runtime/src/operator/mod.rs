@@ -24,8 +24,8 @@ use std::time::Duration;
 pub use stillstream_types::config::PendingTimers;
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{
-    CheckpointId, JobId, KeyGroupRange, KeyGroups, OperatorId, OperatorSubtaskState, Result, SubtaskIndex,
-    Timestamp, streams::SnapshotStore,
+    CheckpointId, JobId, KeyGroupRange, KeyGroups, OperatorId, OperatorSubtaskState, Result, SnapshotForm,
+    SubtaskIndex, Timestamp, streams::SnapshotStore,
 };
 
 use crate::backends::StateBackends;
@@ -201,10 +201,10 @@ pub trait Operator: 'static {
         Ok(None)
     }
 
-    /// The synchronous part of checkpoint `id`; returns the asynchronous part, or `None` if there is no
-    /// state.
-    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
-        let _ = id;
+    /// The synchronous part of checkpoint or savepoint `id`; returns the asynchronous part, or `None` if there
+    /// is no state. `form` matters to keyed state only.
+    fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
+        let _ = (id, form);
         Ok(None)
     }
 
@@ -276,7 +276,7 @@ pub trait Source: 'static {
     }
 
     /// The position, as of the records emitted so far.
-    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>>;
+    fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>>;
 
     /// Checkpoint `id`, and every earlier one, is complete.
     fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {

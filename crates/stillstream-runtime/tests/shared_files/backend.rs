@@ -15,7 +15,8 @@ use stillstream_runtime::{
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{
     CheckpointId, Error, IncrementalFormat, IncrementalHandle, KeyGroupRange, NamedStream,
-    OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode, Result, StreamHandle,
+    OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode, Result, SnapshotForm,
+    StreamHandle,
 };
 
 /// How the job misbehaves, and what it counted.
@@ -67,7 +68,7 @@ impl Source for Numbers {
         let until_ms = self.clock.as_ref().map(|clock| clock.now_ms() + 1);
         Ok(if self.next >= self.end { SourceStatus::Ended } else { SourceStatus::Idle { until_ms } })
     }
-    fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, _: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         let next = self.next;
         Ok(Some(Box::new(move |store| {
             let stream = write(store.create("position")?, next)?;
@@ -132,7 +133,7 @@ impl Operator for Counter {
         }
         Ok(())
     }
-    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         let mut recent = std::mem::take(&mut self.recent);
         if self.local.len() >= 4 {
             // compaction: all files become one

@@ -161,6 +161,10 @@ impl<L: KeyedBackend, R: KeyedBackend<Key = L::Key>> KeyedBackend for Either<L, 
         on!(self, backend => backend.sweep_expired());
     }
 
+    fn freeze_native(&mut self) -> Result<FrozenCheckpoint, StateError> {
+        on!(self, backend => backend.freeze_native())
+    }
+
     fn freeze_checkpoint(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
         on!(self, backend => backend.freeze_checkpoint(id))
     }

@@ -5,7 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{CheckpointId, KeyGroupRange, KeyGroups, KeyHash, KeyedSnapshot, KeyedStateHandle};
+use stillstream_types::{
+    CheckpointId, KeyGroupRange, KeyGroups, KeyHash, KeyedSnapshot, KeyedStateHandle, SavepointFormat,
+    SnapshotForm,
+};
 
 use super::{
     BackendOptions, FrozenCheckpoint, KeyedValues, Namespace, NamespacedValues, StateSize, TimerService,
@@ -151,6 +154,12 @@ pub trait KeyedBackend: fmt::Debug + Sized {
     /// [`FrozenKeyedState::write`]. Changes made afterwards are not seen by it.
     fn freeze(&mut self) -> Result<FrozenKeyedState, StateError>;
 
+    /// The synchronous part of a full snapshot in the backend's own form that names no file but its own: a savepoint that only
+    /// this backend reads. In canonical form by default.
+    fn freeze_native(&mut self) -> Result<FrozenCheckpoint, StateError> {
+        Ok(self.freeze()?.into())
+    }
+
     /// Reads this subtask's key groups from snapshots, then takes them over. Blocks: where that must not be, call
     /// [`RestoredKeyedState::read`] elsewhere and [`take_over`](Self::take_over) here.
     fn restore(&mut self, handles: &[KeyedStateHandle], store: &dyn SnapshotStore) -> Result<(), StateError>;
@@ -172,6 +181,15 @@ pub trait KeyedBackend: fmt::Debug + Sized {
     fn state_sizes(&self) -> Vec<StateSize>;
 
     // what follows is made of the methods above
+
+    /// The synchronous part of checkpoint or savepoint `id`, in the form that is wanted.
+    fn freeze_as(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<FrozenCheckpoint, StateError> {
+        match form {
+            SnapshotForm::Checkpoint => self.freeze_checkpoint(id),
+            SnapshotForm::Savepoint(SavepointFormat::Canonical) => Ok(self.freeze()?.into()),
+            SnapshotForm::Savepoint(SavepointFormat::Native) => self.freeze_native(),
+        }
+    }
 
     /// One value per key.
     fn value<V: Data>(&mut self, name: &str) -> Result<ValueState<V>, StateError> {

@@ -11,7 +11,7 @@ use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator,
 use stillstream_state::{
     Data, Key, KeyedBackend, OperatorStateBackend, StateError, TimeDomain, Timer, TimerService,
 };
-use stillstream_types::{CheckpointId, Error, ErrorKind, KeyHash, Result, Timestamp};
+use stillstream_types::{CheckpointId, Error, ErrorKind, KeyHash, Result, SnapshotForm, Timestamp};
 
 use super::expiry::Expiry;
 use super::keyed_state::{checkpoint_notices, freeze, open_keyed, open_operator_state};
@@ -304,14 +304,14 @@ impl<L: Logic> Operator for KeyedOperator<L> {
         Ok(Some(if more { now_ms } else { next.map_or(i64::MAX, Timestamp::as_millis) }))
     }
 
-    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         let Some(opened) = &mut self.opened else { return Ok(None) };
         // compactions have counted meanwhile
         if let Some(expiry) = &mut opened.expiry {
             expiry.sweep(&opened.states.backend);
         }
         let broadcasts = self.uses_broadcasts.then_some(&opened.broadcasts);
-        freeze(&mut opened.states.backend, broadcasts, &opened.name, id).map(Some)
+        freeze(&mut opened.states.backend, broadcasts, &opened.name, id, form).map(Some)
     }
 
     checkpoint_notices!(opened => states.backend);

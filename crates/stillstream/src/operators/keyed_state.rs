@@ -3,7 +3,7 @@
 use stillstream_runtime::backends::KeyedStateBackend;
 use stillstream_runtime::{AsyncSnapshot, OpenContext};
 use stillstream_state::{BackendFactory, Key, KeyedBackend, OperatorStateBackend, StateClock, StateError};
-use stillstream_types::{CheckpointId, KeyedSnapshot, OperatorSubtaskState, Result};
+use stillstream_types::{CheckpointId, KeyedSnapshot, OperatorSubtaskState, Result, SnapshotForm};
 
 /// The keyed backend for this subtask, with what was restored.
 pub(crate) fn open_keyed<K: Key>(context: &OpenContext) -> Result<KeyedStateBackend<K>> {
@@ -59,8 +59,9 @@ pub(crate) fn freeze<K: Key>(
     operator: Option<&OperatorStateBackend>,
     name: &str,
     id: CheckpointId,
+    form: SnapshotForm,
 ) -> Result<AsyncSnapshot> {
-    let keyed = keyed.freeze_checkpoint(id).map_err(StateError::into_error)?;
+    let keyed = keyed.freeze_as(id, form).map_err(StateError::into_error)?;
     let operator = operator.map(OperatorStateBackend::freeze).transpose().map_err(StateError::into_error)?;
     let name = name.to_string();
     Ok(Box::new(move |store| {

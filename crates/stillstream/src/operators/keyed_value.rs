@@ -7,7 +7,7 @@ use stillstream_runtime::backends::{KeyedStateBackend, KeyedValue};
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
 use stillstream_state::{Data, Key, KeyedBackend, KeyedValues, StateError};
-use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
+use stillstream_types::{CheckpointId, Error, ErrorKind, Result, SnapshotForm};
 
 use super::in_order::InOrder;
 use super::keyed_state::{checkpoint_notices, freeze, open_keyed};
@@ -103,9 +103,9 @@ impl<T: Data, S: KeySelector<T>, V: Data, U: Data, F: Step<T, V, U>> Operator
         Ok(())
     }
 
-    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         let Some(opened) = &mut self.opened else { return Ok(None) };
-        freeze(&mut opened.backend, None, &opened.name, id).map(Some)
+        freeze(&mut opened.backend, None, &opened.name, id, form).map(Some)
     }
 
     checkpoint_notices!(opened => backend);

@@ -7,7 +7,7 @@ use stillstream_runtime::exchange::{KeySelector, OwnedKey};
 use stillstream_runtime::{Batch, Emission, OpenContext, Operator, Output};
 use stillstream_state::{BroadcastState, Data, Key, MemorySnapshotStore, ValueState};
 use stillstream_types::{
-    CheckpointId, KeyGroups, KeyHash, OperatorSubtaskState, Result, Timestamp, time::seconds,
+    CheckpointId, KeyGroups, KeyHash, OperatorSubtaskState, Result, SnapshotForm, Timestamp, time::seconds,
 };
 
 use super::keyed_process::{OneInput, WithBroadcast};
@@ -77,7 +77,10 @@ fn advance(operator: &mut dyn Operator, to: Timestamp, out: &mut Output) -> usiz
 }
 
 fn snapshot(operator: &mut dyn Operator) -> OperatorSubtaskState {
-    let part = operator.snapshot(CheckpointId(1)).unwrap().expect("a keyed function has state");
+    let part = operator
+        .snapshot(CheckpointId(1), SnapshotForm::Checkpoint)
+        .unwrap()
+        .expect("a keyed function has state");
     part(&MemorySnapshotStore::default()).unwrap()
 }
 

@@ -13,7 +13,7 @@ use stillstream_state::{Data, MemorySnapshotStore};
 use stillstream_types::config::PendingTimers;
 use stillstream_types::{
     CheckpointId, Error, ErrorKind, KeyGroups, OperatorStateHandle, OperatorSubtaskState, RedistributionMode,
-    Result, Timestamp,
+    Result, SnapshotForm, Timestamp,
 };
 
 use super::DriverSnapshot;
@@ -272,7 +272,7 @@ impl<R: Data> Driven<R> {
         self.open()?;
         self.checkpoints += 1;
         let id = CheckpointId(self.checkpoints);
-        let write = |subtask: &mut Subtask| match subtask.operator.snapshot(id)? {
+        let write = |subtask: &mut Subtask| match subtask.operator.snapshot(id, SnapshotForm::Checkpoint)? {
             Some(write) => write(&MemorySnapshotStore::default()),
             None => Ok(OperatorSubtaskState::default()),
         };

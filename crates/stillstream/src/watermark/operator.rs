@@ -7,7 +7,9 @@ use stillstream_runtime::event_time::{Combined, EventTime};
 use stillstream_runtime::watermark_groups::GroupMember;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output, SplitEvent};
 use stillstream_state::{Data, StateError};
-use stillstream_types::{CheckpointId, Error, ErrorKind, OperatorSubtaskState, Result, Timestamp};
+use stillstream_types::{
+    CheckpointId, Error, ErrorKind, OperatorSubtaskState, Result, SnapshotForm, Timestamp,
+};
 
 use super::{SavedTime, Source, WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
 
@@ -389,7 +391,7 @@ impl<T: Data> Operator for AssignWatermarks<T> {
         Ok(next)
     }
 
-    fn snapshot(&mut self, _: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, _: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         let (Some(open), Some(delay)) = (&self.open, self.delay()) else { return Ok(None) };
         // the form of the first release: the largest event time, of which the watermark follows
         let max = match self.emitted {

@@ -6,7 +6,7 @@ use stillstream_runtime::clock::ManualClock;
 use stillstream_runtime::{Batch, Emission, OpenContext, Operator, Output, SplitEvent};
 use stillstream_state::MemorySnapshotStore;
 use stillstream_types::time::{millis, seconds};
-use stillstream_types::{CheckpointId, OperatorSubtaskState, Timestamp};
+use stillstream_types::{CheckpointId, OperatorSubtaskState, SnapshotForm, Timestamp};
 
 use super::operator::AssignWatermarks;
 use super::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
@@ -29,7 +29,7 @@ fn process(operator: &mut AssignWatermarks<i64>, records: Vec<i64>) -> Vec<Times
 }
 
 fn snapshot(operator: &mut AssignWatermarks<i64>) -> OperatorSubtaskState {
-    let write = operator.snapshot(CheckpointId(1)).unwrap().unwrap();
+    let write = operator.snapshot(CheckpointId(1), SnapshotForm::Checkpoint).unwrap().unwrap();
     write(&MemorySnapshotStore::default()).unwrap()
 }
 

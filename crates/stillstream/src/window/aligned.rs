@@ -10,7 +10,7 @@ use stillstream_runtime::backends::{NamespacedValue, NamespacedWalk};
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
 use stillstream_state::{Aggregate, Data, Key, KeyedBackend, NamespaceWalk, NamespacedValues, StateError};
-use stillstream_types::{CheckpointId, KeyHash, Result, Timestamp};
+use stillstream_types::{CheckpointId, KeyHash, Result, SnapshotForm, Timestamp};
 
 use super::assigner::Aligned;
 use super::shell::{Emit, Passing, SLICE, Settings, Shell, check_times, not_open};
@@ -363,8 +363,8 @@ where
         Ok(false)
     }
 
-    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
-        self.open.as_mut().ok_or_else(not_open)?.shell.snapshot(id)
+    fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
+        self.open.as_mut().ok_or_else(not_open)?.shell.snapshot(id, form)
     }
 
     checkpoint_notices!(open => shell.backend());

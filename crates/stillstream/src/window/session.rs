@@ -9,7 +9,7 @@ use stillstream_state::table::{KeyAt, KeysIn};
 use stillstream_state::{
     Aggregate, Data, Key, KeyedBackend, KeyedValues, StateError, TimeDomain, Timer, TimerService,
 };
-use stillstream_types::{CheckpointId, KeyHash, Result, Timestamp};
+use stillstream_types::{CheckpointId, KeyHash, Result, SnapshotForm, Timestamp};
 
 use super::TimeWindow;
 use super::bursts::Bursts;
@@ -304,8 +304,8 @@ where
         Ok(false)
     }
 
-    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
-        self.open.as_mut().ok_or_else(not_open)?.shell.snapshot(id)
+    fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
+        self.open.as_mut().ok_or_else(not_open)?.shell.snapshot(id, form)
     }
 
     checkpoint_notices!(open => shell.backend());

@@ -6,7 +6,7 @@ use stillstream_runtime::backends::KeyedStateBackend;
 use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::{AsyncSnapshot, OpenContext, Output};
 use stillstream_state::{Data, Key, OperatorStateBackend};
-use stillstream_types::{CheckpointId, Error, ErrorKind, KeyHash, Result, Timestamp};
+use stillstream_types::{CheckpointId, Error, ErrorKind, KeyHash, Result, SnapshotForm, Timestamp};
 
 use super::TimeWindow;
 use super::event_clock::EventClock;
@@ -145,9 +145,9 @@ impl<K: Key, T: Data, R: Data> Shell<K, T, R> {
         self.counters.add(&self.in_no_window_name, std::mem::take(&mut self.in_no_window_count));
     }
 
-    pub fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
+    pub fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         self.clock.save()?;
-        freeze(&mut self.backend, Some(&self.operator), &self.name, id).map(Some)
+        freeze(&mut self.backend, Some(&self.operator), &self.name, id, form).map(Some)
     }
 }
 

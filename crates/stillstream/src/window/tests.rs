@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stillstream_runtime::exchange::BorrowedKey;
 use stillstream_runtime::{Batch, OpenContext, Operator, Output};
 use stillstream_state::{Key, MemorySnapshotStore};
-use stillstream_types::{CheckpointId, KeyGroups, OperatorSubtaskState, Timestamp};
+use stillstream_types::{CheckpointId, KeyGroups, OperatorSubtaskState, SnapshotForm, Timestamp};
 
 use super::aggregates::Count;
 use super::*;
@@ -226,7 +226,7 @@ fn windows_agree_with_the_model_with_lateness_and_late_output() {
 /// A snapshot of all subtasks.
 fn snapshots(operators: &mut [Box<dyn Operator>]) -> Vec<OperatorSubtaskState> {
     let write = |operator: &mut Box<dyn Operator>| {
-        let write = operator.snapshot(CheckpointId(1)).unwrap().unwrap();
+        let write = operator.snapshot(CheckpointId(1), SnapshotForm::Checkpoint).unwrap().unwrap();
         write(&MemorySnapshotStore::default()).unwrap()
     };
     operators.iter_mut().map(write).collect()

@@ -15,7 +15,7 @@ fn the_last_acknowledgement_writes_metadata_with_all_handles() {
     bench.trigger(1);
     assert_eq!(bench.ack(1, sink()), []);
     let commands = bench.ack(1, source());
-    let [Command::Storage(StorageCall::WriteMetadata { metadata })] = &commands[..] else {
+    let [Command::Storage(StorageCall::WriteMetadata { metadata, .. })] = &commands[..] else {
         panic!("{commands:?}")
     };
     assert_eq!((metadata.id, metadata.triggered_at_ms), (CheckpointId(1), 1_001_000));

@@ -215,7 +215,7 @@ impl Bench {
 /// The word to the sources.
 fn trigger(generation: u64, id: u64) -> Command {
     // the time is looked at elsewhere
-    let control = Control::Trigger { id: CheckpointId(id), at_ms: 0 };
+    let control = Control::Trigger { id: CheckpointId(id), at_ms: 0, savepoint: None, stop: false };
     Command::Tell { generation: Generation(generation), control }
 }
 

@@ -34,6 +34,7 @@ impl World {
             StartDecision::Run => {}
             // somebody wants another run
             StartDecision::AlreadyFinished(_) => fresh = true,
+            StartDecision::AlreadyStopped { .. } => panic!("nobody stops it"),
             StartDecision::AlreadyCancelled { retained, .. } => match retained {
                 // one of a run before the last fresh one knows nothing of what that has committed
                 Some(retained) if retained.id > self.fresh_from => self.from_snapshot = Some(retained.path),

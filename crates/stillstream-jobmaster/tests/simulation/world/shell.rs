@@ -86,6 +86,7 @@ impl World {
                 }
             }
             Control::Aborted { .. } => self.tally.aborted += 1,
+            Control::Drain => panic!("nobody drains"),
             Control::Finish | Control::Stop => {
                 let drain = control == Control::Finish;
                 for worker in 0..workers {

@@ -25,7 +25,7 @@ impl World {
                 let result = if self.fault() { Err("unreachable".into()) } else { Ok(self.register.clone()) };
                 self.answer(node, StorageAnswer::RegisterRead { result });
             }
-            StorageCall::WriteMetadata { metadata } => {
+            StorageCall::WriteMetadata { metadata, .. } => {
                 let checkpoint = metadata.id;
                 let outcome = self.write_metadata(metadata);
                 self.answer(node, StorageAnswer::MetadataWritten { checkpoint, outcome });
@@ -63,7 +63,7 @@ impl World {
                 };
                 self.answer(node, StorageAnswer::RegisterUpdated { outcome });
             }
-            StorageCall::WriteMetadata { metadata } if !silent => {
+            StorageCall::WriteMetadata { metadata, .. } if !silent => {
                 let outcome =
                     if answer == 1 { WriteOutcome::Failed(text) } else { WriteOutcome::Unknown(text) };
                 self.answer(node, StorageAnswer::MetadataWritten { checkpoint: metadata.id, outcome });
@@ -149,7 +149,7 @@ impl World {
         match (fault, kind) {
             (true, 0 | 1) => {}
             (true, 2) => {
-                let call = StorageCall::WriteMetadata { metadata };
+                let call = StorageCall::WriteMetadata { metadata, savepoint: None };
                 self.bag.push(Action::Call { node: None, call });
             }
             _ => {
@@ -194,6 +194,7 @@ impl World {
                 self.delete_files(&shared);
             }
             DiscardTarget::Files(files) => self.delete_files(&files),
+            DiscardTarget::Savepoint(location) => panic!("no savepoint is taken: {location}"),
         }
         None
     }

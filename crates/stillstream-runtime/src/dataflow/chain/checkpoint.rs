@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stillstream_types::crash::crash_point;
-use stillstream_types::{CheckpointId, OperatorId, Result};
+use stillstream_types::{CheckpointId, OperatorId, Result, SnapshotForm};
 
 use super::{Body, Chain, name_error};
 use crate::operator::AsyncSnapshot;
@@ -11,12 +11,16 @@ use crate::panics::catch;
 
 impl Chain {
     /// The synchronous part of a checkpoint, of all operators.
-    pub fn snapshot(&mut self, id: CheckpointId) -> Result<Vec<(OperatorId, Arc<str>, AsyncSnapshot)>> {
+    pub fn snapshot(
+        &mut self,
+        id: CheckpointId,
+        form: SnapshotForm,
+    ) -> Result<Vec<(OperatorId, Arc<str>, AsyncSnapshot)>> {
         let mut parts = Vec::new();
         for link in &mut self.links {
             let part = catch("its snapshot", || match &mut link.body {
-                Body::Operator(operator) => operator.snapshot(id),
-                Body::Source(source) => source.snapshot(id),
+                Body::Operator(operator) => operator.snapshot(id, form),
+                Body::Source(source) => source.snapshot(id, form),
             });
             if let Some(part) = part.map_err(|error| name_error(&link.name, error))? {
                 parts.push((link.id, link.name.clone(), part));

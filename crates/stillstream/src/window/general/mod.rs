@@ -28,7 +28,7 @@ use std::sync::Arc;
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
 use stillstream_state::{Data, Key, KeyedBackend, StateError, TimeDomain};
-use stillstream_types::{CheckpointId, Error, ErrorKind, Result, Timestamp};
+use stillstream_types::{CheckpointId, Error, ErrorKind, Result, SnapshotForm, Timestamp};
 
 use super::assigner::Windows;
 use super::context::WindowContext;
@@ -175,8 +175,8 @@ where
         Ok(Some(if more { now_ms } else { open.next_processing_time() }))
     }
 
-    fn snapshot(&mut self, id: CheckpointId) -> Result<Option<AsyncSnapshot>> {
-        self.open.as_mut().ok_or_else(not_open)?.shell.snapshot(id)
+    fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
+        self.open.as_mut().ok_or_else(not_open)?.shell.snapshot(id, form)
     }
 
     checkpoint_notices!(open => shell.backend());

@@ -8,7 +8,9 @@ use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::testing::redistribute;
 use stillstream_runtime::{Batch, Emission, OpenContext, Operator, Output};
 use stillstream_state::{Aggregate, Key, MemorySnapshotStore, TimeDomain};
-use stillstream_types::{CheckpointId, KeyGroups, KeyHash, OperatorSubtaskState, Result, Timestamp};
+use stillstream_types::{
+    CheckpointId, KeyGroups, KeyHash, OperatorSubtaskState, Result, SnapshotForm, Timestamp,
+};
 
 use crate::collector::Collector;
 use crate::side_output::{OutputTag, Sides};
@@ -228,7 +230,8 @@ impl ByHand {
 
     pub fn snapshot(&mut self) -> Vec<OperatorSubtaskState> {
         let write = |subtask: &mut Subtask| {
-            let write = subtask.operator.snapshot(CheckpointId(1)).unwrap().unwrap();
+            let write =
+                subtask.operator.snapshot(CheckpointId(1), SnapshotForm::Checkpoint).unwrap().unwrap();
             write(&MemorySnapshotStore::default()).unwrap()
         };
         self.subtasks.iter_mut().map(write).collect()

@@ -7,7 +7,7 @@ use stillstream_runtime::testing::redistribute;
 use stillstream_runtime::{Batch, Emission, OpenContext, Operator, Output};
 use stillstream_state::MemorySnapshotStore;
 use stillstream_types::time::seconds;
-use stillstream_types::{CheckpointId, OperatorSubtaskState, Timestamp};
+use stillstream_types::{CheckpointId, OperatorSubtaskState, SnapshotForm, Timestamp};
 
 use super::by_hand::{ByHand, Record, Setup};
 use super::random::Random;
@@ -62,7 +62,8 @@ fn run(kind: Kind, restart: Option<(usize, u32)>) -> Outcome {
             let state: Vec<OperatorSubtaskState> = splits
                 .iter_mut()
                 .map(|split| {
-                    let write = split.generator.snapshot(CheckpointId(1)).unwrap().unwrap();
+                    let write =
+                        split.generator.snapshot(CheckpointId(1), SnapshotForm::Checkpoint).unwrap().unwrap();
                     write(&MemorySnapshotStore::default()).unwrap()
                 })
                 .collect();
