@@ -8,7 +8,8 @@ use crate::checkpoint::failure::{CheckpointFailure, FailureReason, Verdict};
 use crate::checkpoint::pending::{Acknowledged, Files};
 use crate::checkpoint::register::Purpose;
 use crate::checkpoint::statistics::{
-    CheckpointStatus, CheckpointSummary, LongestPhases, Slowest, SubtaskStatistics, explain, missing_text, slowest_phase,
+    CheckpointStatus, CheckpointSummary, LongestPhases, Slowest, SubtaskStatistics, explain, missing_text,
+    slowest_phase,
 };
 use crate::message::Control;
 

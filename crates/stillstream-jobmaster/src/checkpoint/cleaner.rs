@@ -244,7 +244,9 @@ mod tests {
 
     #[test]
     fn what_is_not_one_checkpoint_is_never_deleted() {
-        for path in ["", "/", ".", "a/..", "shared", "x/taskowned/", "savepoint-1-2", "/s/savepoint-1-2", "a/chk-4"] {
+        for path in
+            ["", "/", ".", "a/..", "shared", "x/taskowned/", "savepoint-1-2", "/s/savepoint-1-2", "a/chk-4"]
+        {
             let refused = cleaner().discard_directory(CheckpointId(4), path, vec![], [].iter(), NOW);
             assert!(matches!(refused, Err(Refusal::NotACheckpoint { .. })), "{path}");
         }

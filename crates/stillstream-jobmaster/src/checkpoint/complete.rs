@@ -184,7 +184,10 @@ impl CheckpointCoordinator {
                 );
                 let kind = ErrorKind::CorruptSnapshot;
                 let reason = FailureReason::FinalizeCheckpointFailure;
-                self.answer_stop(Err(CheckpointFailure::new(reason, format!("the job is not stopped: {why}"))));
+                self.answer_stop(Err(CheckpointFailure::new(
+                    reason,
+                    format!("the job is not stopped: {why}"),
+                )));
                 self.out.push(match self.closing {
                     Closing::Ending { outcome, .. } => {
                         Command::EndUnrecorded { outcome, message: why.clone() }

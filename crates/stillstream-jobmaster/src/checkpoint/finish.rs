@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CompletedRef, ErrorKind, Generation, JobEnd, JobOutcome, RegisterRecord, SubtaskId,
+    CheckpointId, CheckpointKind, CompletedRef, ErrorKind, Generation, JobEnd, JobOutcome, RegisterRecord,
+    SubtaskId,
 };
 
 use super::{CheckpointCoordinator, Stopped};

@@ -38,12 +38,7 @@ impl Request {
     }
 
     /// A request of a person, for a savepoint or, without a target, a checkpoint. A savepoint waits for nobody.
-    pub fn by_hand(
-        request: RequestId,
-        target: Option<SavepointTarget>,
-        forced: bool,
-        at: Duration,
-    ) -> Self {
+    pub fn by_hand(request: RequestId, target: Option<SavepointTarget>, forced: bool, at: Duration) -> Self {
         let kind = match target {
             Some(_) => CheckpointKind::Savepoint,
             None => CheckpointKind::Checkpoint,

@@ -45,7 +45,9 @@ impl CheckpointCoordinator {
             Closing::Draining | Closing::Stopping => {
                 Some("the job is being stopped: try again if it goes on, or start from what its stop leaves")
             }
-            _ if self.stop.is_some() => Some("the job has been stopped, and its last output is being committed"),
+            _ if self.stop.is_some() => {
+                Some("the job has been stopped, and its last output is being committed")
+            }
             _ => Some("the job has reached the end of its input and takes its final checkpoint"),
         }
     }

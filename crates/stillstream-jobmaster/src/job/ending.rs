@@ -73,7 +73,9 @@ impl JobEngine {
             // a cancel or a failure is stopping the workers; the job has finished all the same
             Phase::Stopping { .. } | Phase::Draining { .. } | Phase::Ended => {}
             Phase::Deploying(_) => self.stop(Why::Cancel),
-            Phase::Ending { .. } | Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => self.end_well(),
+            Phase::Ending { .. } | Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => {
+                self.end_well()
+            }
         }
     }
 

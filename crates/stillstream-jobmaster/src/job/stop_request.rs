@@ -82,11 +82,13 @@ impl JobEngine {
     pub(super) fn suspend_recorded(&mut self) {
         let Some(request) = self.suspend.take() else { return };
         let Some(newest) = self.coordinator.latest_completed().cloned() else {
-            let message = "the job has ended, and no checkpoint was completed: its next start begins without one";
+            let message =
+                "the job has ended, and no checkpoint was completed: its next start begins without one";
             return self.refuse(request, message);
         };
         let last = self.statistics().last_completed.as_ref().filter(|last| last.id == newest.id);
-        let (size_bytes, duration) = last.map_or((0, Duration::ZERO), |last| (last.size_bytes, last.duration));
+        let (size_bytes, duration) =
+            last.map_or((0, Duration::ZERO), |last| (last.size_bytes, last.duration));
         let kind = match newest.is_savepoint() {
             true => CheckpointKind::Savepoint,
             false => CheckpointKind::Checkpoint,

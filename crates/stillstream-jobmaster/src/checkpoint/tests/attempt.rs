@@ -65,8 +65,11 @@ fn the_end_of_an_attempt_aborts_all_checkpoints_and_deletes_their_files_without_
     bench.ack(1, source());
     bench.trigger(2);
     bench.request(3, false);
-    let commands =
-        bench.on(Event::AttemptStopped { generation: bench.generation, reason: "a task failed".into(), restarts: true });
+    let commands = bench.on(Event::AttemptStopped {
+        generation: bench.generation,
+        reason: "a task failed".into(),
+        restarts: true,
+    });
     assert_eq!(discarded(&commands), [directory(1), directory(2)].concat());
     assert_eq!(aborted(&commands), [] as [u64; 0]);
     let reason = FailureReason::JobFailoverRegion;
@@ -93,8 +96,11 @@ fn a_restart_waits_until_it_is_known_whether_the_last_checkpoint_completed() {
         outcome: RegisterOutcome::Unknown("timed out".into()),
     });
     assert_eq!(bench.on(unknown), [Command::Storage(StorageCall::ReadRegister)]);
-    let stopped =
-        bench.on(Event::AttemptStopped { generation: bench.generation, reason: "job failed".into(), restarts: true });
+    let stopped = bench.on(Event::AttemptStopped {
+        generation: bench.generation,
+        reason: "job failed".into(),
+        restarts: true,
+    });
     assert_eq!(discarded(&stopped), []);
     assert_eq!(bench.on(Event::AttemptRequested), []);
     let found = record(JobOutcome::Running, 1, 9, &[1]);

@@ -118,7 +118,8 @@ fn files_of_a_checkpoint_aborted_during_its_metadata_write_are_deleted_after_tha
     bench.trigger(1);
     bench.ack(1, source());
     bench.ack(1, sink());
-    let commands = bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into(), restarts: true });
+    let commands =
+        bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into(), restarts: true });
     assert_eq!(discarded(&commands), []);
     assert_eq!(discarded(&bench.metadata(1, WriteOutcome::Written)), directory(1));
 }

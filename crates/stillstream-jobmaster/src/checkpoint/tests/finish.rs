@@ -51,10 +51,7 @@ fn the_final_checkpoint_waits_for_all_sources_and_neither_for_the_pause_nor_for_
     assert_eq!(bench.source_ended(), []);
     let last = Event::SourceEnded { generation: Generation(1), subtask: SubtaskId::new(0, 1) };
     assert_eq!(bench.on(last), [trigger(1, 2)]);
-    assert_eq!(
-        refused(&bench.savepoint(9, "/s/9")),
-        [(9, FailureReason::NotAllRequiredTasksRunning)]
-    );
+    assert_eq!(refused(&bench.savepoint(9, "/s/9")), [(9, FailureReason::NotAllRequiredTasksRunning)]);
 }
 
 #[test]

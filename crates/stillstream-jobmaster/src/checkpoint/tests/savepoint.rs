@@ -95,7 +95,10 @@ fn a_savepoint_that_fails_is_deleted_and_does_not_count() {
         Command::Reply { result: Err(failure), .. } => Some(failure.to_string()),
         _ => None,
     });
-    assert!(text.as_ref().unwrap().starts_with("savepoint 1 failed: out (1#0) declined: disk full"), "{text:?}");
+    assert!(
+        text.as_ref().unwrap().starts_with("savepoint 1 failed: out (1#0) declined: disk full"),
+        "{text:?}"
+    );
     // the same by its timeout, and while its metadata is written
     bench.savepoint(2, PLACE);
     let commands = bench.wait(SECOND * 600);

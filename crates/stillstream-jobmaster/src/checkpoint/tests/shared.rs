@@ -390,7 +390,8 @@ fn shared_files_of_a_checkpoint_aborted_during_its_metadata_write_go_after_that_
     bench.trigger(1);
     bench.ack(1, source());
     bench.ack_naming(1, sink(), &["shared/1-1"]);
-    let stopped = bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into(), restarts: true });
+    let stopped =
+        bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into(), restarts: true });
     assert_eq!(discarded(&stopped), []);
     assert_eq!(
         discarded(&bench.on(listed(&["shared/1-1"]))),

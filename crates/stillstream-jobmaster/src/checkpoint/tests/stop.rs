@@ -74,7 +74,9 @@ fn a_stop_with_a_savepoint_registers_commits_records_and_is_answered_in_this_ord
     bench.complete(1);
     assert_eq!(bench.stop(Some(PLACE), false), [trigger_as(1, 2, Some(target(PLACE)), true)]);
     let commands = bench.ack_both(2);
-    assert!(matches!(&commands[..], [Command::Storage(StorageCall::WriteMetadata { savepoint: Some(at), .. })] if **at == *PLACE));
+    assert!(
+        matches!(&commands[..], [Command::Storage(StorageCall::WriteMetadata { savepoint: Some(at), .. })] if **at == *PLACE)
+    );
     let commands = bench.metadata(2, WriteOutcome::Written);
     let named = [reference(1), savepoint_ref(2, PLACE)];
     assert_eq!(record_in(&commands).completed, named, "before anybody commits");
@@ -160,7 +162,10 @@ fn a_last_checkpoint_that_fails_restarts_the_attempt_since_its_sources_stand_sti
         let commands = bench.decline(1, sink());
         let text = error(&commands);
         assert!(text.contains("disk full") && text.contains("it is restarted and goes on"), "{text}");
-        assert!(restarts(&commands) && failed_job(&commands).is_none(), "it is no task's fault: {commands:?}");
+        assert!(
+            restarts(&commands) && failed_job(&commands).is_none(),
+            "it is no task's fault: {commands:?}"
+        );
         let files = match savepoint {
             Some(_) => vec![DiscardTarget::Savepoint(PLACE.into())],
             None => directory(1),
@@ -218,7 +223,8 @@ fn an_attempt_that_dies_between_the_commits_of_a_stop_goes_on_from_the_savepoint
     );
     bench.on(Event::AttemptRequested);
     let commands = bench.register_written();
-    let begins = Command::BeginAttempt { generation: Generation(2), restore_from: Some(savepoint_ref(1, PLACE)) };
+    let begins =
+        Command::BeginAttempt { generation: Generation(2), restore_from: Some(savepoint_ref(1, PLACE)) };
     assert!(commands.contains(&begins), "{commands:?}");
     bench.generation = Generation(2);
     bench.on(Event::AttemptStarted { generation: Generation(2), tasks: tasks() });
@@ -275,7 +281,10 @@ fn whoever_does_not_confirm_the_commits_of_a_stop_fails_the_attempt() {
 
 #[test]
 fn a_cancel_wins_over_a_stop_until_the_stop_is_being_recorded() {
-    let mut bench = Bench::running(CheckpointConfig { retention: Retention::DeleteOnCancellation, ..every_ten_seconds() });
+    let mut bench = Bench::running(CheckpointConfig {
+        retention: Retention::DeleteOnCancellation,
+        ..every_ten_seconds()
+    });
     bench.stop_up_to_commits(Some(PLACE));
     let outcome = JobOutcome::Cancelled;
     let commands = bench.on(Event::JobEnded { outcome });
