@@ -168,9 +168,7 @@ pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) -> DataStrea
         .key_by(|row| (row.origin.clone(), row.hour), |weather| (weather.origin.clone(), weather.time_hour))
         .process::<WithWeather>()
         .uid("with-weather");
-    airport_hours
-        .sink_to("airport_hours", FileSink::csv(folder("airport_hours")))
-        .uid("airport-hours-out");
+    airport_hours.sink_to("airport_hours", FileSink::csv(folder("airport_hours"))).uid("airport-hours-out");
 
     on_time
         .key_by_ref(|flight| &flight.carrier)

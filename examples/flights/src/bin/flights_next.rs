@@ -1,6 +1,8 @@
 //! The next version of the job `flights`, for the upgrade that `upgrade.sh` shows: it goes on from a savepoint of the first
 //! version. A field and an operator are new; everything else is the first version's own code.
 
+#[path = "../rows.rs"]
+mod first;
 #[path = "../job.rs"]
 mod job;
 #[expect(dead_code, reason = "the demonstration alone kills its job")]
@@ -14,11 +16,7 @@ mod rows {
     use serde::Deserialize;
     use stillstream::prelude::*;
 
-    #[expect(dead_code, reason = "its weather has been replaced")]
-    #[path = "../../rows.rs"]
-    mod first;
-
-    pub use first::{AirportHour, CarrierDay, Flight};
+    pub use crate::first::{AirportHour, CarrierDay, Flight};
 
     /// The weather at an airport in one hour.
     #[derive(Clone, Debug, Data, Deserialize)]
