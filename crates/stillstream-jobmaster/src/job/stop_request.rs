@@ -67,7 +67,8 @@ impl JobEngine {
 
     /// Has the end recorded of a job of which nothing runs: the newest checkpoint holds all that is not committed.
     pub(super) fn end_suspended(&mut self) {
-        let error = Error::new(ErrorKind::Cancelled, format!("job `{}` was suspended", self.job.name));
+        // it is seen if the record does not come about
+        let error = Error::new(ErrorKind::Storage, format!("job `{}` was to be suspended", self.job.name));
         self.end_with(JobOutcome::Suspended, error);
     }
 

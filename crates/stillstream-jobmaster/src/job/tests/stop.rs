@@ -226,7 +226,7 @@ fn a_cancel_during_a_stop_wins() {
     bench.stop(suspend());
     bench.on(JobEvent::Cancel);
     bench.stops(false);
-    assert!(bench.refusal().contains("it was cancelled"));
+    assert!(bench.refusal().contains("was cancelled"));
     assert_eq!(bench.outcome(), Some(JobOutcome::Cancelled));
 }
 
