@@ -6,7 +6,8 @@
 
 use stillstream_types::{Error, ErrorKind, JobOutcome, Result};
 
-use super::engine::{JobCommand, JobEngine, Level, Phase};
+use super::engine::{JobEngine, Phase};
+use super::interface::{JobCommand, Level};
 use super::status::JobStatus;
 use super::stopping::Why;
 use crate::checkpoint::config::Retention;

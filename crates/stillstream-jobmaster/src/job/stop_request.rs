@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use stillstream_types::{CheckpointKind, Error, ErrorKind, JobOutcome};
 
-use super::engine::{JobCommand, JobEngine, Level, Phase, StopRequest};
+use super::engine::{JobEngine, Phase};
+use super::interface::{JobCommand, Level, StopRequest};
 use super::stopping::Why;
 use crate::checkpoint::command::CheckpointReport;
 use crate::checkpoint::event::{Event, RequestId};

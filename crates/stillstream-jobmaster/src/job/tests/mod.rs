@@ -13,7 +13,8 @@ use stillstream_types::{
     VertexId,
 };
 
-use super::engine::{JobCommand, JobEngine, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
+use super::engine::JobEngine;
+use super::interface::{JobCommand, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
 use super::restart::RestartStrategyConfig;
 use super::status::JobStatus;
 use crate::checkpoint::config::CheckpointConfig;
