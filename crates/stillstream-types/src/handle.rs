@@ -343,8 +343,22 @@ impl CheckpointMetadata {
 pub struct CompletedRef {
     /// Its number.
     pub id: CheckpointId,
-    /// Its directory, relative to the job's checkpoint directory, as in `chk-17`.
+    /// Its directory, relative to the job's checkpoint directory, as in `chk-17`; of a savepoint the whole location.
     pub path: String,
+}
+
+impl CompletedRef {
+    /// Where the savepoint lies that a job was stopped with; `None` for a checkpoint.
+    ///
+    /// ```
+    /// use stillstream_types::{CheckpointId, CompletedRef};
+    /// let named = |path: &str| CompletedRef { id: CheckpointId(17), path: path.into() };
+    /// assert_eq!(named("chk-17").savepoint(), None);
+    /// assert_eq!(named("/data/savepoint-ab12cd").savepoint(), Some("/data/savepoint-ab12cd"));
+    /// ```
+    pub fn savepoint(&self) -> Option<&str> {
+        checkpoint_paths::checkpoint_of(&self.path).is_none().then_some(&self.path)
+    }
 }
 
 /// What became of a job, as the register knows it.

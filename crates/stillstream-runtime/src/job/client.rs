@@ -11,11 +11,13 @@ use stillstream_jobmaster::{
     CheckpointReport, CheckpointStatistics, JobEvent, JobStatus, RequestId, StopRequest,
 };
 use stillstream_types::{
-    CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointTarget, Timestamp,
+    CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointFormat, Timestamp,
 };
 
 use super::event_times::{EventTimes, TaskEventTime};
 use super::manager::Message;
+use super::savepoints::SavepointPlaces;
+use super::settings::JobSettings;
 use crate::clock::{Clock, SystemClock};
 pub use crate::metrics::JobMetrics;
 
@@ -141,6 +143,7 @@ pub struct JobClient {
     pub(crate) shared: Arc<Shared>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) name: Arc<str>,
+    pub(crate) savepoints: Arc<SavepointPlaces>,
 }
 
 impl fmt::Debug for JobClient {
@@ -167,7 +170,8 @@ impl JobClient {
             board.result = Some(Ok(result));
             board.ended = true;
         }
-        Self { messages: mpsc::channel().0, shared, clock: Arc::new(SystemClock::default()), name }
+        let savepoints = Arc::new(SavepointPlaces::of(&JobSettings::default()));
+        Self { messages: mpsc::channel().0, shared, clock: Arc::new(SystemClock::default()), name, savepoints }
     }
 
     /// The JobManager's thread has panicked: whoever waits for the job learns of it.
@@ -232,21 +236,57 @@ impl JobClient {
         self.request("checkpoint", JobEvent::TriggerCheckpoint)
     }
 
-    /// Takes a savepoint and waits until it is complete; the report's path is its directory, as `--from` takes it. The job goes
-    /// on, and neither its checkpoints nor its output are touched.
+    /// Takes a savepoint and waits until it is complete. The report's path is its directory, which `--from` takes. The job goes on,
+    /// and neither its checkpoints nor its output are touched; a job without periodic checkpoints can take one too.
+    ///
+    /// It lies in `directory`, or below `execution.checkpointing.savepoint-dir` where none is given, in a directory of its own:
+    /// `savepoint-<6 of the job's id>-<random>`. That holds all that is needed to go on from it, can be moved and copied, and is
+    /// never deleted by the system.
     ///
     /// # Errors
-    /// If the savepoint fails, or the job ends before it is complete.
-    pub fn trigger_savepoint(&self, target: SavepointTarget) -> Result<CheckpointReport> {
-        self.request("savepoint", |request| JobEvent::TriggerSavepoint(request, target))
+    /// If no directory is given or it cannot be made, if the savepoint fails, or if the job ends before it is complete.
+    pub fn trigger_savepoint(
+        &self,
+        directory: Option<&str>,
+        format: SavepointFormat,
+    ) -> Result<CheckpointReport> {
+        let target = self.savepoints.make(directory, format)?;
+        let (savepoints, made) = (self.savepoints.clone(), target.clone());
+        let taken = self.request("savepoint", |request| JobEvent::TriggerSavepoint(request, target));
+        taken.inspect_err(|_| savepoints.forget(&made))
     }
 
-    /// Stops the job with a savepoint, or with a last checkpoint, and waits until all output is committed.
+    /// Stops the job with a savepoint, and waits until all its output is committed and the stop is recorded.
+    /// [`wait`](Self::wait) then says where the savepoint is. The job does not run again unless a person says from where.
+    ///
+    /// `drain`: event time ends first, so that every window and every timer of event time fires, as at the end of the input. Right
+    /// for a job that ends for good: one that goes on from the savepoint would find its windows fired.
+    ///
+    /// For the directory see [`trigger_savepoint`](Self::trigger_savepoint).
     ///
     /// # Errors
-    /// If that fails: the job then goes on, and the error says why.
-    pub fn stop(&self, how: StopRequest) -> Result<CheckpointReport> {
-        self.request("savepoint", |request| JobEvent::Stop(request, how))
+    /// If that fails: the job then goes on, perhaps after a restart, and the error says why.
+    pub fn stop_with_savepoint(
+        &self,
+        directory: Option<&str>,
+        drain: bool,
+        format: SavepointFormat,
+    ) -> Result<CheckpointReport> {
+        let target = self.savepoints.make(directory, format)?;
+        let (savepoints, made) = (self.savepoints.clone(), target.clone());
+        let how = StopRequest { savepoint: Some(target), drain };
+        let stopped = self.request("savepoint", |request| JobEvent::Stop(request, how));
+        stopped.inspect_err(|_| savepoints.forget(&made))
+    }
+
+    /// Stops the job with a last checkpoint, and waits until all its output is committed and the stop is recorded. The next start
+    /// of the job goes on from that checkpoint by itself.
+    ///
+    /// # Errors
+    /// If that fails: the job then goes on, perhaps after a restart, and the error says why.
+    pub fn stop(&self) -> Result<CheckpointReport> {
+        let how = StopRequest { savepoint: None, drain: false };
+        self.request("checkpoint", |request| JobEvent::Stop(request, how))
     }
 
     fn request(

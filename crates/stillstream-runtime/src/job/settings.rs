@@ -154,6 +154,8 @@ pub struct JobSettings {
     pub error_is_printed: bool,
     /// Threads that write snapshots, per process.
     pub snapshot_threads: usize,
+    /// Where savepoints go whose request names no directory (`execution.checkpointing.savepoint-dir`).
+    pub savepoint_dir: Option<String>,
     /// How long a worker process may be silent (`heartbeat.timeout`).
     pub heartbeat_timeout: Duration,
 }
@@ -186,6 +188,7 @@ impl Default for JobSettings {
             progress: ProgressMode::Auto,
             error_is_printed: false,
             snapshot_threads: 2,
+            savepoint_dir: None,
             heartbeat_timeout: Duration::from_secs(50),
         }
     }
