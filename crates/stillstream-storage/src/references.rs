@@ -45,9 +45,9 @@ impl JobStorage {
         };
         for checkpoint in completed {
             // a savepoint names files of its own directory only
-            let read = match checkpoint.savepoint() {
-                Some(_) => Ok(None),
-                None => self.read_metadata(&checkpoint.path).map(Some),
+            let read = match checkpoint.is_savepoint() {
+                true => Ok(None),
+                false => self.read_metadata(&checkpoint.path).map(Some),
             };
             add(checkpoint.id, read);
         }
@@ -75,7 +75,7 @@ impl JobStorage {
             let streams = metadata.iter().flat_map(CheckpointMetadata::streams);
             referenced.extend(streams.filter_map(StreamHandle::path).map(|path| self.key(path)));
         };
-        for completed in record.completed.iter().filter(|completed| completed.savepoint().is_none()) {
+        for completed in record.completed.iter().filter(|completed| !completed.is_savepoint()) {
             add(Some(self.read_metadata(&completed.path)?));
         }
         for retained in &record.retained {
@@ -91,7 +91,7 @@ impl JobStorage {
     /// its directory, and for a savepoint, which names nothing here.
     fn read_retained(&self, retained: &CompletedRef) -> Result<Option<CheckpointMetadata>, StorageError> {
         let path = &retained.path;
-        if retained.savepoint().is_some() {
+        if retained.is_savepoint() {
             return Ok(None);
         }
         match self.read_metadata(path) {

@@ -37,11 +37,9 @@ pub(crate) fn salvage(storage: &JobStorage, mut loaded: Loaded) -> Result<Loaded
     let newest = record.completed.last().map_or(CheckpointId(0), |completed| completed.id);
     let named = record.completed.len();
     let mut reasons = Vec::new();
-    let found = |completed: &CompletedRef| match completed.savepoint() {
-        Some(location) => {
-            RetainedCheckpoint::open(location, &storage.options)?.verify(VerifyMode::Lengths)
-        }
-        None => whole(storage, completed.id).map(drop),
+    let found = |completed: &CompletedRef| match completed.is_savepoint() {
+        true => RetainedCheckpoint::open(&completed.path, &storage.options)?.verify(VerifyMode::Lengths),
+        false => whole(storage, completed.id).map(drop),
     };
     record.completed.retain(|completed| match found(completed) {
         Ok(()) => true,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use stillstream_types::crash::{Crash, crash_point};
 use stillstream_types::CheckpointMetadata;
+use stillstream_types::crash::{Crash, crash_point};
 
 use crate::cleanup::DiscardReport;
 use crate::error::StorageError;
@@ -149,7 +149,8 @@ impl SavepointDirectory {
                 return report;
             }
             if let Some(other) = entries.iter().find(|entry| !is_written_here(&entry.key)) {
-                let reason = format!("a savepoint that failed is not deleted there: it did not write `{}`", other.key);
+                let reason =
+                    format!("a savepoint that failed is not deleted there: it did not write `{}`", other.key);
                 report.failed.push(StorageError::BadLocation { location: self.display(), reason });
                 return report;
             }

@@ -69,7 +69,7 @@ impl JobStorage {
         let mut live: BTreeMap<String, Vec<CheckpointId>> = BTreeMap::new();
         let mut stays = Vec::new();
         // a savepoint names nothing here
-        let here = record.completed.iter().chain(&record.retained).filter(|named| named.savepoint().is_none());
+        let here = record.completed.iter().chain(&record.retained).filter(|named| !named.is_savepoint());
         let named = here.map(|named| (named.id, named.path.clone()));
         let marked = kept.iter().map(|id| (*id, checkpoint_paths::checkpoint(*id)));
         for (id, path) in named.chain(marked) {

@@ -15,8 +15,7 @@ use stillstream_types::crash::crash_point;
 use stillstream_types::threads::work_in_background;
 use stillstream_types::{
     CheckpointId, Error, ErrorKind, Generation, OperatorId, Result, ResultExt, SavepointTarget, SubtaskId,
-    TaskSnapshot,
-    streams::SnapshotStore,
+    TaskSnapshot, streams::SnapshotStore,
 };
 
 use crate::catch::{catch, catch_on_thread, spawn};

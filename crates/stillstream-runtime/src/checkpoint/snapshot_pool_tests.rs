@@ -23,12 +23,7 @@ impl ReportSink for Reports {
 struct Stores;
 
 impl SnapshotStores for Stores {
-    fn store(
-        &self,
-        _: CheckpointId,
-        _: &str,
-        _: Option<&SavepointTarget>,
-    ) -> Result<Box<dyn SnapshotStore>> {
+    fn store(&self, _: CheckpointId, _: &str, _: Option<&SavepointTarget>) -> Result<Box<dyn SnapshotStore>> {
         Ok(Box::new(MemorySnapshotStore::default()))
     }
 

@@ -36,6 +36,63 @@ pub struct CheckpointTotals {
     pub slowest: Duration,
 }
 
+/// How a job came to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum JobEnding {
+    /// All its input is through.
+    #[default]
+    Finished,
+    /// It was stopped with the savepoint in this directory. It does not run again unless a person says from where.
+    Stopped(String),
+    /// It was stopped with a last checkpoint, and its next start goes on from there.
+    Suspended {
+        /// Its newest checkpoint; `None`: it had none yet, and begins anew.
+        checkpoint: Option<CheckpointId>,
+        /// Whether the checkpoint is still there when the process has ended. One in memory is not.
+        kept: bool,
+    },
+}
+
+impl JobEnding {
+    /// How the job goes on, for people.
+    pub(crate) fn advice(&self) -> Option<String> {
+        Some(match self {
+            Self::Finished => return None,
+            Self::Stopped(savepoint) => format!("`--from {savepoint}` goes on from its savepoint"),
+            Self::Suspended { kept: false, .. } => {
+                "its checkpoints were in memory and nothing is kept: the next start begins anew".into()
+            }
+            Self::Suspended { checkpoint: Some(id), .. } => {
+                format!("start it again to go on from checkpoint {id}")
+            }
+            Self::Suspended { checkpoint: None, .. } => {
+                "it had no checkpoint yet: the next start begins anew".into()
+            }
+        })
+    }
+}
+
+impl JobEnding {
+    /// The same as a verb: `job .. <this>`.
+    pub(crate) fn said(&self) -> String {
+        match self {
+            Self::Finished => self.to_string(),
+            Self::Stopped(_) | Self::Suspended { .. } => format!("was {self}"),
+        }
+    }
+}
+
+impl fmt::Display for JobEnding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished => f.write_str("finished"),
+            Self::Stopped(savepoint) => write!(f, "stopped with savepoint {savepoint}"),
+            Self::Suspended { checkpoint: Some(id), kept: true } => write!(f, "stopped at checkpoint {id}"),
+            Self::Suspended { .. } => f.write_str("stopped, and nothing is kept"),
+        }
+    }
+}
+
 /// What a person wants to know when a job has ended.
 #[derive(Clone, Debug, Default)]
 pub struct JobResult {
@@ -55,6 +112,8 @@ pub struct JobResult {
     pub checkpoints: CheckpointTotals,
     /// Rare events by name, such as `windows.late` or `flights.malformed`.
     pub counters: BTreeMap<String, u64>,
+    /// How it ended.
+    pub ending: JobEnding,
     /// When the job had finished, if it had before this start: then nothing was run, and all figures are those of the run that
     /// finished it. [`Timestamp::MIN`] if that is not known, for a release before this one recorded it.
     pub finished_before: Option<Timestamp>,
@@ -77,6 +136,7 @@ impl JobResult {
                 slowest: Duration::from_millis(figures.slowest_checkpoint_ms),
             },
             counters: figures.counters,
+            ending: JobEnding::Finished,
             finished_before: None,
         }
     }
@@ -103,7 +163,11 @@ impl fmt::Display for JobResult {
             self.duration.as_secs_f64(),
             self.restarts,
             self.checkpoints.completed
-        )
+        )?;
+        match self.ending {
+            JobEnding::Finished => Ok(()),
+            JobEnding::Stopped(_) | JobEnding::Suspended { .. } => write!(f, "; {}", self.ending),
+        }
     }
 }
 
@@ -171,7 +235,13 @@ impl JobClient {
             board.ended = true;
         }
         let savepoints = Arc::new(SavepointPlaces::of(&JobSettings::default()));
-        Self { messages: mpsc::channel().0, shared, clock: Arc::new(SystemClock::default()), name, savepoints }
+        Self {
+            messages: mpsc::channel().0,
+            shared,
+            clock: Arc::new(SystemClock::default()),
+            name,
+            savepoints,
+        }
     }
 
     /// The JobManager's thread has panicked: whoever waits for the job learns of it.
@@ -196,6 +266,11 @@ impl JobClient {
     /// Where the job stands.
     pub fn status(&self) -> JobStatus {
         self.shared.board.lock().status.unwrap_or(JobStatus::Initializing)
+    }
+
+    /// Whether [`wait`](Self::wait) would return at once.
+    pub fn has_ended(&self) -> bool {
+        self.shared.board.lock().ended
     }
 
     /// How often it was restarted so far.

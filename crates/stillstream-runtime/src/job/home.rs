@@ -65,9 +65,9 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     fn read_metadata(&self, directory: &str) -> Result<CheckpointMetadata>;
     /// Metadata of a checkpoint of the job's own, or of the savepoint that it was stopped with: then also where that lies.
     fn read_own(&self, own: &CompletedRef) -> Result<(CheckpointMetadata, Option<String>)> {
-        match own.savepoint() {
-            Some(location) => Ok((self.read_foreign(location)?, Some(location.to_string()))),
-            None => Ok((self.read_metadata(&own.path)?, None)),
+        match own.is_savepoint() {
+            true => Ok((self.read_foreign(&own.path)?, Some(own.path.clone()))),
+            false => Ok((self.read_metadata(&own.path)?, None)),
         }
     }
     /// Metadata of a snapshot that the user named.

@@ -3,7 +3,7 @@
 //! | module | what is inside |
 //! |---|---|
 //! | `settings` | [`JobSettings`], [`StateBackend`] |
-//! | `client` | [`JobClient`], [`JobResult`] |
+//! | `client` | [`JobClient`], [`JobResult`], [`JobEnding`] |
 //! | `manager` | the JobManager: a shell around the engine of `stillstream-jobmaster` |
 //! | `fleet` | worker threads, and what an attempt needs of any fleet |
 //! | `home` | where checkpoints and the register live |
@@ -46,7 +46,7 @@ use stillstream_types::{
     Error, ErrorKind, JobEnd, JobId, JobOutcome, RegisterRecord, Result, Timestamp, checkpoint_paths,
 };
 
-pub use client::{CheckpointTotals, JobClient, JobMetrics, JobResult};
+pub use client::{CheckpointTotals, JobClient, JobEnding, JobMetrics, JobResult};
 pub(crate) use event_times::EventTimes;
 pub use event_times::{ChannelEventTime, TaskEventTime};
 pub use settings::{DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, StateBackend};
@@ -122,7 +122,8 @@ fn job_storage(
     else {
         return Ok(None);
     };
-    let storage = CheckpointStorage::open(uri, storage_options(settings), handle.clone()).map_err(StorageError::into_error)?;
+    let storage = CheckpointStorage::open(uri, storage_options(settings), handle.clone())
+        .map_err(StorageError::into_error)?;
     if probe {
         storage.probe_writable().map_err(StorageError::into_error)?;
     }

@@ -1,6 +1,7 @@
 //! What clients read of a running job, and the result that it leaves.
 
 use stillstream_jobmaster::Measured;
+use stillstream_types::JobOutcome;
 
 use super::*;
 
@@ -43,6 +44,18 @@ impl Manager {
         self.settings.backend.local_copies(&job)
     }
 
+    /// How the job has ended, if it has ended well.
+    fn ending(&self) -> JobEnding {
+        match (self.engine.good_end(), self.state.savepoint.clone()) {
+            (Some(JobOutcome::Stopped), Some(savepoint)) => JobEnding::Stopped(savepoint),
+            (Some(JobOutcome::Suspended), _) => {
+                let (checkpoint, kept) = (self.engine.latest_completed(), self.home.is_durable());
+                JobEnding::Suspended { checkpoint, kept }
+            }
+            _ => JobEnding::Finished,
+        }
+    }
+
     pub(super) fn end(mut self) {
         self.fleet.shutdown(self.settings.cancellation_timeout);
         // the metadata of a checkpoint that the end cut short may be on its way: it has to go again
@@ -75,6 +88,7 @@ impl Manager {
             .result
             .take()
             .unwrap_or_else(|| Err(Error::new(ErrorKind::Peer, "the JobManager ended early")));
+        result.ending = self.ending();
         self.say_end(&ended, &result);
         let statistics = self.engine.statistics();
         let mut board = self.shared.board.lock();
