@@ -230,7 +230,7 @@ impl Subtask {
             start_delay: Duration::from_millis(u64::try_from(delay_ms).unwrap_or(0)),
             alignment: begun.saturating_sub(aligned_from),
             synchronous: clock.elapsed().saturating_sub(begun),
-            asynchronous: Duration::ZERO,
+            ..AckMetrics::default()
         };
         self.epoch = checkpoint.0;
         self.outputs.move_to(checkpoint.0);

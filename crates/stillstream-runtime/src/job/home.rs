@@ -166,7 +166,7 @@ impl CheckpointHome for MemoryHome {
     }
 
     fn write_metadata(&self, metadata: &CheckpointMetadata) -> WriteOutcome {
-        let directory = checkpoint_paths::directory(metadata.job, metadata.kind, metadata.id);
+        let directory = checkpoint_paths::checkpoint(metadata.id);
         self.metadata.lock().insert(directory, metadata.clone());
         WriteOutcome::Written
     }

@@ -1,7 +1,9 @@
 //! Where savepoints go: each has a directory of its own, which is made before the job hears of it.
 
 use stillstream_storage::{Location, SavepointDirectory, StorageError, StorageOptions};
-use stillstream_types::{Error, ErrorKind, JobId, Result, ResultExt, SavepointFormat, SavepointTarget};
+use stillstream_types::{
+    Error, ErrorKind, JobId, Result, ResultExt, SavepointFormat, SavepointTarget, checkpoint_paths,
+};
 
 use super::settings::JobSettings;
 
@@ -35,9 +37,9 @@ impl SavepointPlaces {
                 "no directory is given for the savepoint: name one, or set `execution.checkpointing.savepoint-dir`",
             ));
         };
-        let (job, random) = (self.job.to_string(), super::random_token());
+        let random = super::random_token();
         let Location::Local(above) = Location::parse(above).map_err(StorageError::into_error)?;
-        let path = above.join(format!("savepoint-{}-{}", &job[..6], &random[..12]));
+        let path = above.join(checkpoint_paths::savepoint(self.job, &random[..12]));
         let Some(location) = path.to_str() else {
             let text = format!(
                 "`{}` is not UTF-8: a savepoint needs a path that can be written down",
