@@ -15,6 +15,7 @@ use stillstream_state::conformance::every_parallelism_becomes_every_other;
 use stillstream_state::{
     BackendOptions, CurrentKey, Key, KeyedBackend, KeyedValues, StateError, TimeDomain, TimerService,
 };
+use stillstream_types::streams::CountedReads;
 use stillstream_types::{
     CheckpointId, KeyGroups, KeyedSnapshot, SavepointFormat, SnapshotForm, StreamHandle, Timestamp,
 };
@@ -89,12 +90,11 @@ fn a_native_savepoint_has_all_its_files_for_itself_whether_checkpoints_are_incre
         assert_eq!(tables.count(), 2, "a file for each state");
         assert!(paths(&savepoint).all(|path| path.starts_with("own/")));
         // its freezing has flushed nothing that the next checkpoint would have to upload
-        let next = running.freeze_checkpoint(CheckpointId(3))?.write(&store, "state")?;
+        running.freeze_checkpoint(CheckpointId(3))?.write(&store, "state")?;
         assert_eq!(store.take_uploads(), 0);
         // whatever becomes of the checkpoints
         fs::remove_dir_all(folder.path().join("store/shared"))?;
         check(folder.path(), &savepoint, &store, &model)?;
-        drop(next);
     }
     Ok(())
 }
@@ -106,6 +106,34 @@ fn native_savepoints_of_1_to_8_subtasks_become_the_state_of_1_to_8_others() -> R
     for (incremental, form) in [(false, NATIVE), (true, SnapshotForm::Checkpoint)] {
         let factory = RocksDbBackendFactory { incremental, options: options(folder.path()).into() };
         every_parallelism_becomes_every_other(&factory, form, &store)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn only_files_of_subtasks_whose_key_groups_overlap_are_fetched_and_those_whole() -> Result {
+    let folder = tempfile::tempdir()?;
+    let store = SharedStore::new(&folder.path().join("store"));
+    let mut all = KeyedSnapshot::default();
+    for index in 0..4 {
+        let own = BackendOptions::new(groups(), groups().range(index, 4));
+        let mut subtask = RocksDbKeyedStateBackend::<u64>::new(own, options(folder.path()))?;
+        let mut model = Model::default();
+        for key in (0..400).filter(|key| own.range.contains(key.key_hash(groups()).group())) {
+            add(&mut subtask, &mut model, key)?;
+        }
+        all.incremental.extend(subtask.freeze_native()?.write(&store, "state")?.incremental);
+    }
+    for parallelism in 1..=8 {
+        for index in 0..parallelism {
+            let own = BackendOptions::new(groups(), groups().range(index, parallelism));
+            let mut subtask = RocksDbKeyedStateBackend::<u64>::new(own, options(folder.path()))?;
+            let counted = CountedReads::new(&store);
+            subtask.restore_snapshot(&all, &counted)?;
+            let overlap = all.incremental.iter().filter(|h| !h.range.intersect(own.range).is_empty());
+            let whole: u64 = overlap.flat_map(|handle| handle.streams()).map(StreamHandle::len).sum();
+            assert_eq!(counted.bytes(), whole, "subtask {index} of {parallelism}");
+        }
     }
     Ok(())
 }

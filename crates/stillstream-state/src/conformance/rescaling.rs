@@ -1,6 +1,6 @@
 //! From any number of subtasks to any other one: a snapshot of p backends, split over q.
 
-use stillstream_types::streams::SnapshotStore;
+use stillstream_types::streams::{CountedReads, SnapshotStore};
 use stillstream_types::{CheckpointId, KeyGroupRange, KeyedSnapshot, SavepointFormat, SnapshotForm};
 
 use super::everything::{Everything, PlainEntry, backend_of, keys_of};
@@ -124,4 +124,23 @@ pub fn canonical_state_of_1_to_8_subtasks_becomes_that_of_1_to_8_others(factory:
 pub fn native_state_of_1_to_8_subtasks_becomes_that_of_1_to_8_others(factory: &impl BackendFactory) {
     let form = SnapshotForm::Savepoint(SavepointFormat::Native);
     must(|| every_parallelism_becomes_every_other(factory, form, &STORE));
+}
+
+/// Of a snapshot in canonical form a subtask reads the headers and the sections of its own key groups, and no other byte.
+pub fn a_subtask_reads_only_its_own_key_groups(factory: &impl BackendFactory) {
+    must(|| {
+        let form = SnapshotForm::Savepoint(SavepointFormat::Canonical);
+        let snapshot = written(factory, 3, form, &STORE)?;
+        for range in ranges(8) {
+            let store = CountedReads::new(&STORE);
+            let mut backend = backend_of(factory, range)?;
+            backend.restore_snapshot(&snapshot, &store)?;
+            let headers: u64 = snapshot.keyed.iter().map(|handle| handle.header_len).sum();
+            let sections = snapshot.keyed.iter().flat_map(|handle| &handle.sections);
+            let own: u64 = sections.filter(|s| range.contains(s.group)).map(|s| s.len).sum();
+            assert_eq!(store.bytes(), headers + own, "key groups {range}");
+            assert!(own < snapshot.len() / 4, "{own} of {}", snapshot.len());
+        }
+        Ok(())
+    });
 }
