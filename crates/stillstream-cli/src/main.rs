@@ -4,6 +4,7 @@ mod arguments;
 mod checkpoints;
 mod gc;
 mod inspect;
+mod native;
 mod places;
 mod table;
 mod value;

@@ -145,6 +145,13 @@ impl KeyedSnapshot {
     pub fn is_empty(&self) -> bool {
         self.keyed.is_empty() && self.incremental.is_empty()
     }
+
+    /// Bytes of all files that it names, whatever part of them is to be read.
+    pub fn len(&self) -> u64 {
+        let keyed = self.keyed.iter().map(|handle| &handle.stream);
+        let streams = keyed.chain(self.incremental.iter().flat_map(IncrementalHandle::streams));
+        sum(streams.map(StreamHandle::len))
+    }
 }
 
 /// How the items of an operator state are dealt out when a job is restored.

@@ -14,7 +14,7 @@ mod sifted;
 mod units;
 mod write;
 
-pub use entries::{SnapshotEntry, for_each_entry};
+pub use entries::{SnapshotEntry, for_each_entry, for_each_entry_of_chain, native_header};
 pub use inspect::{KeyedStateContents, StateContents, inspect};
 pub use read::RestoredKeyedState;
 pub use write::FrozenKeyedState;
