@@ -26,6 +26,7 @@ pub(crate) mod command;
 mod complete;
 mod completed;
 pub(crate) mod config;
+pub(crate) mod distribution;
 pub(crate) mod event;
 pub(crate) mod failure;
 mod finish;

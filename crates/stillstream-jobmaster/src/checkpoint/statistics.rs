@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use stillstream_types::{CheckpointId, CheckpointKind, SubtaskId};
 
+use crate::checkpoint::distribution::Distribution;
 use crate::message::AckMetrics;
 
 /// So many checkpoints are remembered.
@@ -208,6 +209,10 @@ pub struct CheckpointStatistics {
     pub last_completed: Option<CheckpointSummary>,
     /// The last ten that ended, oldest first.
     pub history: VecDeque<CheckpointSummary>,
+    /// Bytes of state of all that completed.
+    pub sizes: Distribution,
+    /// From trigger to completion, in milliseconds, of all that completed.
+    pub durations: Distribution,
 }
 
 impl CheckpointStatistics {
@@ -220,6 +225,8 @@ impl CheckpointStatistics {
         self.counts.in_progress = self.counts.in_progress.saturating_sub(1);
         if summary.status == CheckpointStatus::Completed {
             self.counts.completed += 1;
+            self.sizes.add(summary.size_bytes);
+            self.durations.add(u64::try_from(summary.duration.as_millis()).unwrap_or(u64::MAX));
             self.last_completed = Some(summary.clone());
         } else {
             self.counts.failed += 1;
