@@ -1,13 +1,12 @@
 //! What operations do. Each call blocks, and is made on the operation's own thread.
 
 use serde_json::{Value, json};
-use stillstream_jobmaster::{CheckpointReport, StopRequest};
+use stillstream_jobmaster::CheckpointReport;
 use stillstream_runtime::job::JobClient;
 use stillstream_storage::dispose_of_savepoint;
-use stillstream_types::{Error, ErrorKind, Result, SavepointFormat, SavepointTarget};
+use stillstream_types::{Error, ErrorKind, Result, SavepointFormat};
 
 use crate::jobs::Jobs;
-use crate::operations::TriggerId;
 
 /// A savepoint that somebody asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,18 +14,6 @@ pub(crate) struct Wanted {
     /// The directory in which its own is made; `None`: that of the settings.
     pub directory: Option<String>,
     pub format: SavepointFormat,
-}
-
-impl Wanted {
-    fn target(&self, job: &JobClient) -> Result<SavepointTarget> {
-        let Some(directory) = &self.directory else {
-            return Err(Error::new(ErrorKind::Configuration, "no directory for the savepoint was named"));
-        };
-        let (job, random) = (job.id().to_string(), TriggerId::random().to_string());
-        let location =
-            format!("{}/savepoint-{}-{}", directory.trim_end_matches('/'), &job[..6], &random[..12]);
-        Ok(SavepointTarget { location: location.into(), format: self.format })
-    }
 }
 
 fn location(report: CheckpointReport) -> Value {
@@ -39,11 +26,11 @@ pub(crate) fn checkpoint(job: &JobClient) -> Result<Value> {
 }
 
 pub(crate) fn savepoint(job: &JobClient, wanted: &Wanted) -> Result<Value> {
-    job.trigger_savepoint(wanted.target(job)?).map(location)
+    job.trigger_savepoint(wanted.directory.as_deref(), wanted.format).map(location)
 }
 
 pub(crate) fn stop(job: &JobClient, wanted: &Wanted, drain: bool) -> Result<Value> {
-    job.stop(StopRequest { savepoint: Some(wanted.target(job)?), drain }).map(location)
+    job.stop_with_savepoint(wanted.directory.as_deref(), drain, wanted.format).map(location)
 }
 
 /// Deletes a savepoint that no job of this process has begun with.

@@ -23,7 +23,7 @@ use stillstream_types::{Error, SavepointFormat};
 use crate::calls::{self, Wanted};
 use crate::guard::Guard;
 use crate::jobs::Jobs;
-use crate::json::{checkpoints, exceptions, job, overview};
+use crate::json::{checkpoints, details, exceptions, job, overview};
 use crate::operations::{self, Group, Key, Operations, TriggerId};
 use crate::reply::{Answer, Refusal, Reply};
 
@@ -55,7 +55,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/jobs/overview",
             get(async |app: Shared| Reply::ok(overview::jobs(&app.jobs.all(), app.clock.now_ms()))),
         )
-        .route("/jobs/{job}", get(details).patch(cancel))
+        .route("/jobs/{job}", get(job_details).patch(cancel))
         .route("/jobs/{job}/status", of_job(|job| json!({ "status": job.status().name() })))
         .route("/jobs/{job}/config", of_job(job::config))
         .route("/jobs/{job}/plan", of_job(|job| json!({ "plan": job::plan(job) })))
@@ -64,6 +64,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/jobs/{job}/checkpoints", of_job(checkpoints::statistics).post(trigger_checkpoint))
         .route("/jobs/{job}/checkpoints/config", of_job(checkpoints::config))
         .route("/jobs/{job}/checkpoints/details/{checkpoint}", get(checkpoint))
+        .route("/jobs/{job}/checkpoints/details/{checkpoint}/subtasks/{vertex}", get(subtasks))
         .route("/jobs/{job}/checkpoints/{trigger}", get(checkpoint_status))
         .route("/jobs/{job}/savepoints", post(trigger_savepoint))
         .route("/jobs/{job}/savepoints/{trigger}", get(savepoint_status))
@@ -99,12 +100,19 @@ fn of_job(show: fn(&JobClient) -> Value) -> MethodRouter<Arc<App>> {
     })
 }
 
-async fn details(State(app): Shared, Path(id): Path<String>) -> Answer {
+async fn job_details(State(app): Shared, Path(id): Path<String>) -> Answer {
     Ok(Reply::ok(job::details(&app.jobs.find(&id)?, app.clock.now_ms())))
 }
 
 async fn checkpoint(State(app): Shared, Path((id, checkpoint)): Path<(String, String)>) -> Answer {
-    Ok(Reply::ok(checkpoints::details(&app.jobs.find(&id)?, &checkpoint)?))
+    Ok(Reply::ok(details::checkpoint(&app.jobs.find(&id)?, &checkpoint)?))
+}
+
+async fn subtasks(
+    State(app): Shared,
+    Path((id, checkpoint, vertex)): Path<(String, String, String)>,
+) -> Answer {
+    Ok(Reply::ok(details::subtasks(&app.jobs.find(&id)?, &checkpoint, &vertex)?))
 }
 
 /// `PATCH /jobs/:id?mode=cancel`.

@@ -24,6 +24,7 @@
 //! |---|---|
 //! | [`checkpoint`] | [`CheckpointStorage`] and [`JobStorage`]: the layout above |
 //! | [`snapshot`] | streams of state: inline below a threshold, files above |
+//! | [`savepoint`] | the directory of one savepoint, which can be moved alone |
 //! | [`retained`] | reading a checkpoint at a path that a user names |
 //! | [`metadata`] | the format of `_metadata` |
 //! | [`register`] | the register and its compare-and-set |
@@ -58,6 +59,7 @@ pub mod references;
 pub mod register;
 pub mod retained;
 mod salvage;
+pub mod savepoint;
 pub mod snapshot;
 pub mod store;
 pub mod survey;
@@ -76,6 +78,7 @@ pub use options::StorageOptions;
 pub use references::SharedReferences;
 pub use register::{Loaded, Register, Version};
 pub use retained::RetainedCheckpoint;
+pub use savepoint::SavepointDirectory;
 pub use store::BlobStore;
 pub use survey::{FileUse, Survey, SurveyedFile};
 pub use verify::VerifyMode;

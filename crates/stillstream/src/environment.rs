@@ -23,6 +23,7 @@ use crate::graph::Graph;
 use crate::logging::init_logging;
 use crate::rest::Door;
 use crate::settings::{PlanSettings, job_settings, plan_settings};
+use crate::signals;
 
 /// Where a job begins: makes sources, holds the settings, and runs what was built.
 ///
@@ -152,6 +153,9 @@ impl StreamExecutionEnvironment {
 impl StreamExecutionEnvironment {
     /// Runs what was built and waits for its end.
     ///
+    /// SIGINT (Ctrl-C) and SIGTERM stop a job that the program's main thread executes so with a last checkpoint: its output is
+    /// committed, and the next start goes on from there. A second one ends the process at once. Key `stillstream.signals`.
+    ///
     /// Afterwards the environment is empty and keeps its settings; the next job starts with new sources.
     ///
     /// A job whose checkpoint directory says that it has finished is not run again: the result is that of the
@@ -165,7 +169,15 @@ impl StreamExecutionEnvironment {
     /// ([`restore_from`](Self::restore_from) or `start_fresh`). Later what ended the job: its error when the
     /// restart strategy gives up, or that it was cancelled.
     pub fn execute(&self, name: impl Into<String>) -> Result<JobResult> {
-        self.execute_async(name)?.wait()
+        let name = name.into();
+        let signals = self.config.get(o::SIGNALS) && signals::is_main_thread() && !in_worker_process();
+        if !signals {
+            return self.execute_async(name)?.wait();
+        }
+        signals::refuse_after_signal(&name)?;
+        let job = self.execute_async(name)?;
+        let _watched = signals::watch(&job);
+        job.wait()
     }
 
     /// Starts what was built and returns at once. The [`JobClient`] watches the job, takes checkpoints,
@@ -193,8 +205,9 @@ impl StreamExecutionEnvironment {
         settings.error_is_printed = log_is_ours;
         settings.configuration = self.config.shown();
         let worker = in_worker_process();
-        if !worker {
-            self.warn();
+        match worker {
+            true => signals::leave_to_the_job_manager(),
+            false => self.warn(),
         }
         let wanted = plan_settings(&self.config);
         *graph.commit_policy().lock().unwrap_or_else(PoisonError::into_inner) = wanted.commits;

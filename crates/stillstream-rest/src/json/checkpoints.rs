@@ -1,6 +1,8 @@
 //! The checkpoints of a job.
 
-use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+use serde_json::{Value, json};
 use stillstream_jobmaster::{
     CheckpointStatus, CheckpointSummary, CheckpointingMode, Distribution, Retention,
 };
@@ -17,11 +19,7 @@ const NOT_ADDRESSABLE: &str = "<checkpoint-not-externally-addressable>";
 pub(crate) fn statistics(job: &JobClient) -> Value {
     let (statistics, under_way) = (job.checkpoint_statistics(), job.checkpoints_in_progress());
     let counts = statistics.counts;
-    let newest = |wanted: &dyn Fn(&CheckpointSummary) -> bool| {
-        statistics.history.iter().rev().find(|one| wanted(one)).map_or(Value::Null, |one| summary(job, one))
-    };
-    let savepoint = |one: &CheckpointSummary| one.kind == CheckpointKind::Savepoint;
-    let completed = statistics.last_completed.as_ref().filter(|one| !savepoint(one));
+    let latest = |one: &Option<CheckpointSummary>| one.as_ref().map_or(Value::Null, |one| summary(job, one));
     let in_order = under_way.iter().rev().chain(statistics.history.iter().rev());
     json!({
         "counts": {
@@ -40,12 +38,9 @@ pub(crate) fn statistics(job: &JobClient) -> Value {
             "persisted_data": nothing(),
         },
         "latest": {
-            "completed": completed.map_or_else(
-                || newest(&|one| one.status == CheckpointStatus::Completed && !savepoint(one)),
-                |one| summary(job, one),
-            ),
-            "savepoint": newest(&|one| one.status == CheckpointStatus::Completed && savepoint(one)),
-            "failed": newest(&|one| matches!(one.status, CheckpointStatus::Failed(_))),
+            "completed": latest(&statistics.last_completed),
+            "savepoint": latest(&statistics.last_savepoint),
+            "failed": latest(&statistics.last_failed),
             "restored": job.restored_from().map_or(Value::Null, |from| restored(job, &from)),
         },
         "history": in_order.map(|one| summary(job, one)).collect::<Vec<_>>(),
@@ -53,7 +48,7 @@ pub(crate) fn statistics(job: &JobClient) -> Value {
 }
 
 /// Quantiles that are not known are the text `NaN`, as in Flink.
-fn spread(of: &Distribution) -> Value {
+pub(super) fn spread(of: &Distribution) -> Value {
     let quantile = |share| of.quantile(share).map_or_else(|| json!("NaN"), |value| json!(value as f64));
     json!({
         "min": of.min(), "max": of.max(), "avg": of.mean(),
@@ -63,38 +58,34 @@ fn spread(of: &Distribution) -> Value {
 }
 
 /// Of what there is not: aligned checkpoints hold no records.
-fn nothing() -> Value {
+pub(super) fn nothing() -> Value {
     let mut nothing = Distribution::default();
     nothing.add(0);
     spread(&nothing)
 }
 
 fn restored(job: &JobClient, from: &RestoredFrom) -> Value {
-    let path =
-        from.location.clone().unwrap_or_else(|| path(job, CheckpointKind::Checkpoint, from.checkpoint));
+    let own = || path(job, &checkpoint_paths::checkpoint(from.checkpoint));
     json!({
         "id": from.checkpoint.0,
         "restore_timestamp": from.at.as_millis(),
         "is_savepoint": from.location.is_some(),
-        "external_path": path,
+        "external_path": from.location.clone().unwrap_or_else(own),
     })
 }
 
-/// Where a checkpoint of the job's own lies.
-fn path(job: &JobClient, kind: CheckpointKind, id: CheckpointId) -> String {
+/// Where a checkpoint or savepoint lies.
+fn path(job: &JobClient, path: &str) -> String {
     match &job.info().checkpoint_directory {
-        Some(place) => {
-            format!("{}/{}", place.trim_end_matches('/'), checkpoint_paths::directory(job.id(), kind, id))
-        }
+        _ if checkpoint_paths::is_location(path) => path.into(),
+        Some(place) => format!("{}/{path}", place.trim_end_matches('/')),
         None => NOT_ADDRESSABLE.into(),
     }
 }
 
 /// One checkpoint, without its tasks.
-fn summary(job: &JobClient, one: &CheckpointSummary) -> Value {
-    let info = job.info();
-    let triggered = info.wall_time(one.triggered_at).as_millis();
-    let until = info.wall_time(one.triggered_at.saturating_add(one.duration)).as_millis();
+pub(super) fn summary(job: &JobClient, one: &CheckpointSummary) -> Value {
+    let after = |time: Duration| one.triggered_at_ms.saturating_add_unsigned(millis(time));
     let is_savepoint = one.kind == CheckpointKind::Savepoint;
     let mut shown = json!({
         "id": one.id.0,
@@ -105,12 +96,12 @@ fn summary(job: &JobClient, one: &CheckpointSummary) -> Value {
         },
         "is_savepoint": is_savepoint,
         "savepointFormat": null,
-        "trigger_timestamp": triggered,
-        "latest_ack_timestamp": one.slowest.as_ref().map_or(-1, |slowest| triggered + millis(slowest.after) as i64),
+        "trigger_timestamp": one.triggered_at_ms,
+        "latest_ack_timestamp": one.slowest.as_ref().map_or(-1, |slowest| after(slowest.after)),
         "checkpointed_size": one.size_bytes,
         "state_size": one.size_bytes,
         "end_to_end_duration": millis(one.duration),
-        "alignment_buffered": 0,
+        "alignment_buffered": one.details.iter().map(|done| done.metrics.set_aside_bytes).sum::<u64>(),
         "processed_data": 0,
         "persisted_data": 0,
         "num_subtasks": one.subtasks,
@@ -127,18 +118,18 @@ fn summary(job: &JobClient, one: &CheckpointSummary) -> Value {
     match &one.status {
         CheckpointStatus::InProgress => {}
         CheckpointStatus::Completed => {
-            shown["external_path"] = path(job, one.kind, one.id).into();
+            shown["external_path"] = path(job, &one.path).into();
             shown["discarded"] = (!is_savepoint && !job.checkpoints_kept().contains(&one.id)).into();
         }
         CheckpointStatus::Failed(reason) => {
-            shown["failure_timestamp"] = until.into();
+            shown["failure_timestamp"] = after(one.duration).into();
             shown["failure_message"] = reason.as_str().into();
         }
     }
     shown
 }
 
-fn find(job: &JobClient, id: &str) -> Result<CheckpointSummary, Refusal> {
+pub(super) fn find(job: &JobClient, id: &str) -> Result<CheckpointSummary, Refusal> {
     let wanted = id.parse().map_err(|_| Refusal::bad(format!("`{id}` is not the number of a checkpoint")))?;
     let statistics = job.checkpoint_statistics();
     let all =
@@ -148,14 +139,6 @@ fn find(job: &JobClient, id: &str) -> Result<CheckpointSummary, Refusal> {
             "Could not find checkpointing statistics for checkpoint {wanted}: those of the last ten are kept"
         ))
     })
-}
-
-/// `/jobs/:id/checkpoints/details/:checkpoint`.
-pub(crate) fn details(job: &JobClient, id: &str) -> Result<Value, Refusal> {
-    let one = find(job, id)?;
-    let mut shown = summary(job, &one);
-    shown["tasks"] = Value::Object(Map::new());
-    Ok(shown)
 }
 
 /// `/jobs/:id/checkpoints/config`.

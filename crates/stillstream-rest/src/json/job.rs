@@ -50,7 +50,8 @@ pub(super) fn task_state(status: JobStatus) -> &'static str {
         JobStatus::Created => "DEPLOYING",
         JobStatus::Running => "RUNNING",
         JobStatus::Failing | JobStatus::Cancelling => "CANCELING",
-        JobStatus::Canceled => "CANCELED",
+        // the job ended with its tasks stopped, and can go on
+        JobStatus::Canceled | JobStatus::Suspended => "CANCELED",
         JobStatus::Failed => "FAILED",
         JobStatus::Finished => "FINISHED",
     }

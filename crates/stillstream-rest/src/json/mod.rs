@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `overview` | the process and its jobs: `/overview`, `/config`, `/jobs`, `/jobs/overview` |
 //! | `job` | one job: `/jobs/:id`, its plan, its settings, its event time |
-//! | `checkpoints` | its checkpoints: statistics, details, settings |
+//! | `checkpoints` | its checkpoints: statistics, settings |
+//! | `details` | one checkpoint, task by task and subtask by subtask |
 //! | `exceptions` | its failures |
 
 pub(crate) mod checkpoints;
+pub(crate) mod details;
 pub(crate) mod exceptions;
 pub(crate) mod job;
 pub(crate) mod overview;

@@ -42,8 +42,6 @@ pub struct JobInfo {
     pub configuration: BTreeMap<String, String>,
     /// Where the REST interface of the process answers, if there is one.
     pub rest_address: Option<SocketAddr>,
-    /// The wall clock at the zero of the engine's time: milliseconds since 1970.
-    pub(crate) zero_ms: i64,
 }
 
 impl JobInfo {
@@ -53,7 +51,6 @@ impl JobInfo {
         home: &dyn CheckpointHome,
         clock: &dyn Clock,
     ) -> Self {
-        let now_ms = clock.now_ms();
         let checkpointing = settings.checkpoint.interval.is_some();
         Self {
             plan: JobPlan::of(physical),
@@ -66,8 +63,7 @@ impl JobInfo {
             },
             checkpoint_directory: home.is_durable().then(|| home.describe()),
             restart: settings.restart.unwrap_or_else(|| RestartStrategyConfig::default_for(checkpointing)),
-            started_at: Timestamp::from_millis(now_ms),
-            zero_ms: now_ms.saturating_sub(millis(clock.elapsed())),
+            started_at: Timestamp::from_millis(clock.now_ms()),
             ..Self::of_settings(settings)
         }
     }
@@ -89,19 +85,8 @@ impl JobInfo {
             from_snapshot: settings.from_snapshot.clone(),
             configuration: settings.configuration.clone(),
             rest_address: settings.rest_address,
-            zero_ms: 0,
         }
     }
-
-    /// When something happened of which the engine says the time since its zero, as in
-    /// [`CheckpointSummary::triggered_at`](stillstream_jobmaster::CheckpointSummary::triggered_at).
-    pub fn wall_time(&self, since_zero: std::time::Duration) -> Timestamp {
-        Timestamp::from_millis(self.zero_ms.saturating_add(millis(since_zero)))
-    }
-}
-
-fn millis(time: std::time::Duration) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// What runs: tasks in the order of the plan, inputs first.

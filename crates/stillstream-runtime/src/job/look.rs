@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use stillstream_jobmaster::{CheckpointSummary, JobStatus};
+use stillstream_jobmaster::{CheckpointSummary, ExceptionEntry, JobStatus};
 use stillstream_types::{CheckpointId, JobId, Timestamp};
 
 use super::client::{JobClient, Shared};
@@ -108,9 +108,9 @@ impl JobClient {
         self.shared.board.lock().restored.clone()
     }
 
-    /// Whether the job has ended, and whoever waits for it knows.
-    pub fn has_ended(&self) -> bool {
-        self.shared.board.lock().ended
+    /// Its last failures, oldest first.
+    pub fn exceptions(&self) -> Vec<ExceptionEntry> {
+        self.shared.board.lock().exceptions.clone()
     }
 
     /// A client for looking on: unlike a clone it is none who will ask for the job's result, so an error that ends the job is

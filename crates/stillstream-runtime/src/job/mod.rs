@@ -3,13 +3,14 @@
 //! | module | what is inside |
 //! |---|---|
 //! | `settings` | [`JobSettings`], [`StateBackend`] |
-//! | `client` | [`JobClient`], [`JobResult`] |
+//! | `client` | [`JobClient`], [`JobResult`], [`JobEnding`] |
 //! | `look` | what else can be seen of a job through a [`JobClient`] |
 //! | `info` | [`JobInfo`], [`JobPlan`]: what is known of a job before it runs |
 //! | `manager` | the JobManager: a shell around the engine of `stillstream-jobmaster` |
 //! | `fleet` | worker threads, and what an attempt needs of any fleet |
 //! | `home` | where checkpoints and the register live |
 //! | `stores` | where a subtask writes its snapshot |
+//! | `savepoints` | where savepoints go |
 //! | `io` | threads for storage calls |
 //! | `remote`, `process`, `wire` | worker processes on this machine: the JobManager's side, theirs, and the messages |
 //! | `door`, `peers` | who may connect to the JobManager, and to a worker process |
@@ -30,6 +31,7 @@ mod peers;
 mod process;
 mod progress;
 mod remote;
+mod savepoints;
 mod settings;
 mod stores;
 mod wire;
@@ -48,7 +50,7 @@ use stillstream_types::{
     Error, ErrorKind, JobEnd, JobId, JobOutcome, RegisterRecord, Result, Timestamp, checkpoint_paths,
 };
 
-pub use client::{CheckpointTotals, JobClient, JobMetrics, JobResult};
+pub use client::{CheckpointTotals, JobClient, JobEnding, JobMetrics, JobResult};
 pub(crate) use event_times::EventTimes;
 pub use event_times::{ChannelEventTime, TaskEventTime};
 pub use info::{JobInfo, JobPlan, PlanInput, PlanOperator, PlanVertex, ShipStrategy};
@@ -72,6 +74,7 @@ use io::IoThreads;
 use manager::{Manager, Message, State, random_unit, tasks};
 use process::{Figures, Identity, WorkerProcess};
 use remote::{ProcessFleet, ProcessSettings};
+use savepoints::SavepointPlaces;
 use stores::FileStores;
 pub(crate) use stores::MemoryStores;
 
@@ -104,6 +107,15 @@ fn validate(settings: &JobSettings) -> Result<()> {
     Ok(())
 }
 
+/// How the job's files are written.
+fn storage_options(settings: &JobSettings) -> StorageOptions {
+    StorageOptions {
+        inline_threshold: settings.inline_threshold as usize,
+        file_access: settings.file_access,
+        ..StorageOptions::default()
+    }
+}
+
 /// The job's directory in checkpoint storage, if the settings name one.
 ///
 /// With `probe`, a directory that cannot be written is found here.
@@ -116,12 +128,8 @@ fn job_storage(
     else {
         return Ok(None);
     };
-    let options = StorageOptions {
-        inline_threshold: settings.inline_threshold as usize,
-        file_access: settings.file_access,
-        ..StorageOptions::default()
-    };
-    let storage = CheckpointStorage::open(uri, options, handle.clone()).map_err(StorageError::into_error)?;
+    let storage = CheckpointStorage::open(uri, storage_options(settings), handle.clone())
+        .map_err(StorageError::into_error)?;
     if probe {
         storage.probe_writable().map_err(StorageError::into_error)?;
     }
@@ -134,16 +142,17 @@ fn job_storage(
 }
 
 fn snapshot_stores(settings: &JobSettings, storage: &Option<JobStorage>) -> Arc<dyn SnapshotStores> {
+    let options = storage_options(settings);
     match (&settings.backend, storage) {
         (StateBackend::Fs { .. } | StateBackend::RocksDb { .. }, Some(storage)) => {
-            Arc::new(FileStores(storage.clone()))
+            Arc::new(FileStores { files: storage.clone(), options })
         }
         (StateBackend::Memory { max_state_size, .. }, files) => {
-            Arc::new(MemoryStores { max_state_size: *max_state_size, files: files.clone() })
+            Arc::new(MemoryStores { max_state_size: *max_state_size, files: files.clone(), options })
         }
-        // without checkpoints nothing is ever written
+        // without checkpoints nothing is ever written but savepoints
         (StateBackend::Fs { .. } | StateBackend::RocksDb { .. }, None) => {
-            Arc::new(MemoryStores { max_state_size: u64::MAX, files: None })
+            Arc::new(MemoryStores { max_state_size: u64::MAX, files: None, options })
         }
     }
 }
@@ -255,6 +264,7 @@ fn start_of(
             Err(Error::new(ErrorKind::Cancelled, message))
         }
         StartDecision::AlreadyStopped { ended, savepoint } => {
+            sweep_finished(storage, name);
             let kept = match savepoint {
                 Some(savepoint) => format!(
                     "`--from {}` goes on from its savepoint, `--start-fresh` runs it from the beginning",
@@ -263,7 +273,7 @@ fn start_of(
                 None => "`--start-fresh` runs it from the beginning".into(),
             };
             let message = format!(
-                "job `{name}` was stopped {} and is not run again unasked: {kept} (its register: {})",
+                "job `{name}` was stopped with a savepoint {} and is not run again unasked: {kept} (its register: {})",
                 at(&ended),
                 storage.display()
             );
@@ -291,7 +301,7 @@ fn sweep_finished(storage: &JobStorage, name: &str) {
     }
     // another process may be at it, or may have begun the job afresh meanwhile
     let Ok(lease) = storage.claim(name) else { return };
-    if lease.record().outcome == JobOutcome::Finished {
+    if matches!(lease.record().outcome, JobOutcome::Finished | JobOutcome::Stopped) {
         let report = storage.sweep_orphans(lease.record(), lease.generation());
         tracing::debug!(job = %name, "left by a process that was killed at the end of its job: {report:?}");
     }
@@ -375,6 +385,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         clock: clock.clone(),
         info: info.clone(),
         owner: Some(Arc::new(Owner(shared.clone()))),
+        savepoints: Arc::new(SavepointPlaces::of(&settings)),
     };
     let io = IoThreads::start(sender.clone())?;
     let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
@@ -436,22 +447,22 @@ fn job_engine(
 /// Refuses `--from` for a job that would go on from a checkpoint of its own: neither is passed over in silence.
 fn refuse_two_starts(settings: &JobSettings, home: &dyn CheckpointHome) -> Result<()> {
     let (Some(from), Some(record)) = (&settings.from_snapshot, home.claimed()) else { return Ok(()) };
-    // a job that was finished or cancelled begins anew
-    if matches!(record.outcome, JobOutcome::Finished | JobOutcome::Cancelled) {
+    // a job that was finished, cancelled or stopped begins anew
+    if matches!(record.outcome, JobOutcome::Finished | JobOutcome::Cancelled | JobOutcome::Stopped) {
         return Ok(());
     }
     let Some(own) = record.completed.last() else { return Ok(()) };
-    if let (Ok(own), Ok(named)) = (home.read_metadata(&own.path), home.read_foreign(from))
+    if let (Ok((own, _)), Ok(named)) = (home.read_own(own), home.read_foreign(from))
         && own == named
     {
         return Ok(());
     }
-    let (name, id, place) = (&settings.name, own.id, home.describe());
+    let (name, id) = (&settings.name, own.id);
     Err(configuration(format!(
-        "job `{name}` has a checkpoint of its own, `{place}/{}`, and `--from` (execution.state-recovery.path) names `{from}`: \
+        "job `{name}` has a checkpoint of its own, `{}`, and `--from` (execution.state-recovery.path) names `{from}`: \
          leave out `--from` to go on from checkpoint {id}, or add `--start-fresh` (stillstream.checkpoint.start-fresh: true) to \
          begin from `{from}`; the job's own checkpoints stay then, and only a person deletes them",
-        own.path
+        home.locate(&own.path)
     )))
 }
 

@@ -159,6 +159,8 @@ pub struct JobSettings {
     pub error_is_printed: bool,
     /// Threads that write snapshots, per process.
     pub snapshot_threads: usize,
+    /// Where savepoints go whose request names no directory (`execution.checkpointing.savepoint-dir`).
+    pub savepoint_dir: Option<String>,
     /// How long a worker process may be silent (`heartbeat.timeout`).
     pub heartbeat_timeout: Duration,
     /// The settings as a person wrote them, secrets hidden: for those who ask what the job was started with.
@@ -196,6 +198,7 @@ impl Default for JobSettings {
             progress: ProgressMode::Auto,
             error_is_printed: false,
             snapshot_threads: 2,
+            savepoint_dir: None,
             heartbeat_timeout: Duration::from_secs(50),
             configuration: BTreeMap::new(),
             rest_address: None,

@@ -255,6 +255,8 @@ typed! {
     FILE_ACCESS: FileAccess = "stillstream.files.access";
     /// Processes that a job is spread over.
     PROCESSES: i32 = "stillstream.job.processes";
+    /// Whether SIGINT and SIGTERM stop a job in order.
+    SIGNALS: bool = "stillstream.signals";
     /// For how long a commit is tried again.
     SINK_COMMIT_TIMEOUT: Duration = "stillstream.sink.commit-timeout";
     /// Records on their way between two operators, per edge and worker.

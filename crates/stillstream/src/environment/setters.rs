@@ -124,6 +124,15 @@ impl StreamExecutionEnvironment {
     }
 }
 
+/// Settings of savepoints.
+impl StreamExecutionEnvironment {
+    /// Where savepoints go whose request names no folder. Key `execution.checkpointing.savepoint-dir`.
+    pub fn set_default_savepoint_dir(&mut self, folder: impl Into<String>) -> &mut Self {
+        self.config.set(o::SAVEPOINT_DIR, folder.into());
+        self
+    }
+}
+
 /// Settings of starts and restarts.
 impl StreamExecutionEnvironment {
     /// How a failed job is started again. Keys `restart-strategy.*`.

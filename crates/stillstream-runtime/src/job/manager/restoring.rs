@@ -46,7 +46,7 @@ impl Manager {
         self.io.run(move || {
             let read = || -> Result<Option<RestoredState>> {
                 let (metadata, location) = match from {
-                    RestoreFrom::Own(own) => (home.read_metadata(&own.path)?, None),
+                    RestoreFrom::Own(own) => home.read_own(&own)?,
                     RestoreFrom::Snapshot(location) => (home.read_foreign(&location)?, Some(location)),
                     RestoreFrom::Nothing => {
                         // for the line that says that the job starts empty

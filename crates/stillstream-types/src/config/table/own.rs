@@ -66,6 +66,13 @@ pub(super) const ROWS: &[Row] = &[
         "file whose first line is the token",
     ),
     option(
+        "stillstream.signals",
+        Kind::Boolean,
+        "true",
+        "whether SIGINT (Ctrl-C) and SIGTERM stop a job that `main` executes with a last checkpoint; a second one ends the \
+         process at once, as does the first where this is false",
+    ),
+    option(
         "stillstream.sink.commit-timeout",
         Kind::Duration,
         "10 min",
