@@ -88,6 +88,7 @@ mod restore;
 
 pub use checkpoint::command::CheckpointReport;
 pub use checkpoint::config::{CheckpointConfig, CheckpointingMode, ConfigError, Retention};
+pub use checkpoint::distribution::Distribution;
 pub use checkpoint::event::RequestId;
 pub use checkpoint::failure::{CheckpointFailure, FailureReason};
 pub use checkpoint::statistics::{

@@ -31,6 +31,7 @@
 //! | [`lease`] | the right of one generation to write the register |
 //! | `neighbours` | which other jobs have checkpoints in the same directory |
 //! | [`references`] | which files in `shared/` checkpoints name |
+//! | `disposal` | deleting a savepoint because a person asks for it |
 //! | [`cleanup`] | deleting: idempotent, and refusing when unsure |
 //! | [`survey`] | what every file in a job's directory is for |
 //! | [`verify`] | does everything that a checkpoint names exist, whole? |
@@ -41,6 +42,7 @@ pub mod checkpoint;
 pub mod cleanup;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod disposal;
 pub mod error;
 mod frame;
 mod identity;
@@ -65,6 +67,7 @@ pub mod verify;
 
 pub use checkpoint::{CheckpointStorage, JobStorage};
 pub use cleanup::{DiscardReport, SweepReport};
+pub use disposal::dispose_of_savepoint;
 pub use error::{CasError, StorageError};
 pub use lease::Lease;
 pub use local::LocalStore;

@@ -21,6 +21,7 @@ use crate::collection::Collection;
 use crate::data_stream::DataStream;
 use crate::graph::Graph;
 use crate::logging::init_logging;
+use crate::rest::Door;
 use crate::settings::{PlanSettings, job_settings, plan_settings};
 use crate::signals;
 
@@ -46,6 +47,8 @@ pub struct StreamExecutionEnvironment {
     /// What keys cannot say of a backend.
     backend: MemoryStateBackend,
     arguments: Vec<String>,
+    /// The program was started with the environment's arguments: whoever did that can watch and drive its jobs.
+    from_args: bool,
     /// Jobs that were executed, each with its graph and the size that it had.
     executed: RefCell<Vec<(String, Graph, usize)>>,
     /// Warnings that were given.
@@ -200,6 +203,7 @@ impl StreamExecutionEnvironment {
         self.executed.borrow_mut().push((name.clone(), graph.clone(), graph.len()));
         let mut settings = job_settings(&name, &self.config, &self.backend)?;
         settings.error_is_printed = log_is_ours;
+        settings.configuration = self.config.shown();
         let worker = in_worker_process();
         match worker {
             true => signals::leave_to_the_job_manager(),
@@ -212,7 +216,12 @@ impl StreamExecutionEnvironment {
         if !worker {
             graph.run_checks()?;
         }
-        submit(plan, settings)
+        // the job's own process has the server; a worker process of it has none
+        let door = if worker { Door::closed() } else { Door::open(&self.config, self.from_args)? };
+        settings.rest_address = door.address();
+        let job = submit(plan, settings)?;
+        door.admit(&job);
+        Ok(job)
     }
 
     /// An operator on a stream of a job that has run would never see a record.

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `settings` | [`JobSettings`], [`StateBackend`] |
 //! | `client` | [`JobClient`], [`JobResult`], [`JobEnding`] |
+//! | `look` | what else can be seen of a job through a [`JobClient`] |
+//! | `info` | [`JobInfo`], [`JobPlan`]: what is known of a job before it runs |
 //! | `manager` | the JobManager: a shell around the engine of `stillstream-jobmaster` |
 //! | `fleet` | worker threads, and what an attempt needs of any fleet |
 //! | `home` | where checkpoints and the register live |
@@ -20,8 +22,10 @@ mod door;
 mod event_times;
 mod fleet;
 mod home;
+mod info;
 mod io;
 mod job_log;
+mod look;
 mod manager;
 mod peers;
 mod process;
@@ -49,6 +53,8 @@ use stillstream_types::{
 pub use client::{CheckpointTotals, JobClient, JobEnding, JobMetrics, JobResult};
 pub(crate) use event_times::EventTimes;
 pub use event_times::{ChannelEventTime, TaskEventTime};
+pub use info::{JobInfo, JobPlan, PlanInput, PlanOperator, PlanVertex, ShipStrategy};
+pub use look::{EndHold, RestoredFrom};
 pub use settings::{DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, StateBackend};
 
 use crate::catch::catch_on_thread;
@@ -61,7 +67,7 @@ use crate::dataflow::turn::TurnLimits;
 use crate::flow::credits::FlowLimits;
 use crate::metrics::Counters;
 use crate::plan::{PhysicalPlan, Plan};
-use client::Shared;
+use client::{Owner, Shared};
 use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
@@ -335,7 +341,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     if let Some(identity) = Identity::from_environment() {
         if identity.submission != submission {
             // this process was started for a later job of the program; the earlier ones have run
-            return Ok(JobClient::ended(result_elsewhere(&settings)));
+            return Ok(JobClient::ended(result_elsewhere(&settings), &settings));
         }
         serve(identity, &physical, &settings)?;
     }
@@ -345,7 +351,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         // only a look: a job that has ended is neither claimed nor changed
         let record = storage.load_register().map_err(StorageError::into_error)?.map(|loaded| loaded.record);
         if let Some(result) = start_of(record.as_ref(), storage, &settings)? {
-            return Ok(JobClient::ended(result));
+            return Ok(JobClient::ended(result, &settings));
         }
     }
     warn(&settings, &physical);
@@ -356,7 +362,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
             let home = StorageHome::claim(storage.clone(), &settings.name, settings.start_fresh)?;
             // another process may have ended it since
             if let Some(result) = start_of(home.claimed().as_ref(), &storage, &settings)? {
-                return Ok(JobClient::ended(result));
+                return Ok(JobClient::ended(result, &settings));
             }
             Arc::new(home)
         }
@@ -371,19 +377,33 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     };
     let shared = Arc::new(Shared::default());
     shared.board.lock().status = Some(JobStatus::Initializing);
-    *shared.event_times.lock() = EventTimes::of(physical.clone(), clock.clone());
+    let info = Arc::new(JobInfo::new(&settings, &physical, &*home, &*clock));
+    *shared.event_times.lock() = EventTimes::of(info.clone(), clock.clone());
     let client = JobClient {
         messages: sender.clone(),
         shared: shared.clone(),
         clock: clock.clone(),
-        name: settings.name.as_str().into(),
+        info: info.clone(),
+        owner: Some(Arc::new(Owner(shared.clone()))),
         savepoints: Arc::new(SavepointPlaces::of(&settings)),
     };
     let io = IoThreads::start(sender.clone())?;
     let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
     let state = State::new(&settings, clock.elapsed());
-    let manager =
-        Manager { settings, physical, engine, fleet, home, io, clock, messages, shared, counters, state };
+    let manager = Manager {
+        settings,
+        physical,
+        engine,
+        fleet,
+        home,
+        io,
+        clock,
+        messages,
+        shared,
+        info,
+        counters,
+        state,
+    };
     let watched = client.clone();
     std::thread::Builder::new().name("jobmanager".into()).spawn(move || {
         let ran = catch_on_thread(|| {

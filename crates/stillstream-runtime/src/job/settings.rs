@@ -1,5 +1,7 @@
 //! What a job is told when it is submitted.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -161,6 +163,10 @@ pub struct JobSettings {
     pub savepoint_dir: Option<String>,
     /// How long a worker process may be silent (`heartbeat.timeout`).
     pub heartbeat_timeout: Duration,
+    /// The settings as a person wrote them, secrets hidden: for those who ask what the job was started with.
+    pub configuration: BTreeMap<String, String>,
+    /// Where the REST interface of this process answers, if the job has one.
+    pub rest_address: Option<SocketAddr>,
 }
 
 impl Default for JobSettings {
@@ -194,6 +200,8 @@ impl Default for JobSettings {
             snapshot_threads: 2,
             savepoint_dir: None,
             heartbeat_timeout: Duration::from_secs(50),
+            configuration: BTreeMap::new(),
+            rest_address: None,
         }
     }
 }

@@ -247,6 +247,16 @@ impl StreamExecutionEnvironment {
         self
     }
 
+    /// Lets jobs of this process be watched and driven by REST, on a loopback address: `stillstream list`, `stop`, `cancel` and the
+    /// like find them there. [`JobClient::rest_address`](crate::JobClient::rest_address) and the log say where. Default: if the
+    /// program reads its arguments by [`from_args`](Self::from_args), or a `rest.` key is set.
+    ///
+    /// Key `stillstream.rest.enabled`; `rest.bind-port` and `rest.bind-address` say where it listens.
+    pub fn set_rest(&mut self, enabled: bool) -> &mut Self {
+        self.config.set(o::REST_ENABLED, enabled);
+        self
+    }
+
     /// When a line about the job's progress is shown on standard error. Default: if it is a terminal.
     ///
     /// Key `stillstream.progress`.

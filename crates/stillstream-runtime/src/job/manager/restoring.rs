@@ -3,7 +3,7 @@
 use stillstream_jobmaster::{
     AttemptSpec, JobEvent, OperatorInfo, RestoreFrom, RestoredState, TaskInfo, plan_restore,
 };
-use stillstream_types::{Generation, SubtaskId, SubtaskIndex};
+use stillstream_types::{Generation, SubtaskId, SubtaskIndex, Timestamp};
 
 use super::*;
 
@@ -67,6 +67,12 @@ impl Manager {
 
     pub(super) fn deploy(&mut self, spec: AttemptSpec) -> Option<JobEvent> {
         self.say_start(spec.restored.as_deref());
+        let at = Timestamp::from_millis(self.clock.now_ms());
+        self.state.restored = spec.restored.as_deref().map(|restored| RestoredFrom {
+            checkpoint: restored.checkpoint,
+            location: restored.location.clone(),
+            at,
+        });
         self.shared.event_times.lock().clear();
         let generation = spec.generation;
         self.fleet.start(spec).err().map(|error| JobEvent::NotDeployed { generation, error })

@@ -86,6 +86,10 @@ impl Manager {
         if let Some(interval) = self.settings.checkpoint.interval {
             text += &format!(", a checkpoint every {}", time(interval));
         }
+        text += &format!("; job id {}", self.info.id);
+        if let Some(address) = self.info.rest_address {
+            text += &format!(", REST at http://{address}");
+        }
         self.write(Level::Info, &text);
     }
 
