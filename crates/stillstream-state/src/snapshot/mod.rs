@@ -11,11 +11,13 @@ mod inspect;
 mod read;
 mod run;
 mod sifted;
+mod states;
 mod units;
 mod write;
 
 pub use entries::{SnapshotEntry, for_each_entry};
 pub use inspect::{KeyedStateContents, StateContents, inspect};
+pub use states::{header_of, header_of_incremental};
 pub use read::RestoredKeyedState;
 pub use write::FrozenKeyedState;
 
