@@ -147,6 +147,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         pending_timers: settings.pending_timers,
         auto_watermark_interval: settings.auto_watermark_interval,
         watermark_each_batch: settings.watermark_each_batch,
+        longest_sleep: settings.longest_sleep,
         alignment: match settings.checkpoint.mode {
             CheckpointingMode::ExactlyOnce => Alignment::ExactlyOnce,
             CheckpointingMode::AtLeastOnce => Alignment::AtLeastOnce,

@@ -133,6 +133,9 @@ pub struct JobSettings {
     /// How long a record may wait for others that are sent with it (`execution.buffer-timeout.interval`); zero: not at all,
     /// `None`: time does not matter.
     pub buffer_timeout: Option<Duration>,
+    /// How long a worker without work sleeps at most. Whatever brings work wakes it: records, a control message, a source's
+    /// thread, a timer. It looks around by itself this often all the same (`stillstream.worker.longest-sleep`).
+    pub longest_sleep: Duration,
     /// What becomes of timers of processing time at the end of a bounded input (`stillstream.timers.at-end-of-input`).
     pub pending_timers: PendingTimers,
     /// How often generators of watermarks are asked (`pipeline.auto-watermark-interval`); `None`: never.
@@ -176,6 +179,7 @@ impl Default for JobSettings {
             bytes_in_flight: 32 << 20,
             budget: 8_192,
             buffer_timeout: Some(Duration::from_millis(100)),
+            longest_sleep: Duration::from_secs(1),
             pending_timers: PendingTimers::Drop,
             auto_watermark_interval: Some(DEFAULT_AUTO_WATERMARK_INTERVAL),
             watermark_each_batch: true,

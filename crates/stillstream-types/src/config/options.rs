@@ -244,6 +244,8 @@ typed! {
     RECORDS_IN_FLIGHT: i32 = "stillstream.flow.records-in-flight";
     /// Bytes on their way between two operators, per edge and worker.
     BYTES_IN_FLIGHT: ByteSize = "stillstream.flow.bytes-in-flight";
+    /// How long a worker without work sleeps at most.
+    LONGEST_SLEEP: Duration = "stillstream.worker.longest-sleep";
     /// Share of RocksDB's memory for hot entries as native values.
     ROCKSDB_WRITE_BACK_RATIO: f64 = "stillstream.state.rocksdb.write-back-ratio";
     /// What becomes of timers of processing time at the end of the input.

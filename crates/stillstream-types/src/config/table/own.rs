@@ -66,4 +66,11 @@ pub(super) const ROWS: &[Row] = &[
         "what becomes of timers of processing time that are still set when a bounded input ends: drop, fire (at once), await \
          (their time, and those that are set meanwhile)",
     ),
+    option(
+        "stillstream.worker.longest-sleep",
+        Kind::Duration,
+        "1 s",
+        "how long a worker without work sleeps at most; whatever brings work wakes it sooner",
+    )
+    .at_least(1.0),
 ];
