@@ -5,6 +5,7 @@ mod checkpoints;
 mod gc;
 mod inspect;
 mod places;
+mod restore_plan;
 mod table;
 mod value;
 mod verify;
@@ -30,7 +31,7 @@ struct Answer {
 fn exit_code(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Configuration | ErrorKind::Plan => 2,
-        ErrorKind::State | ErrorKind::CorruptSnapshot => DAMAGED,
+        ErrorKind::State | ErrorKind::CorruptSnapshot | ErrorKind::Incompatible => DAMAGED,
         ErrorKind::Storage | ErrorKind::Checkpoint => 4,
         ErrorKind::Fenced => 7,
         _ => 1,
@@ -48,6 +49,7 @@ fn run(arguments: &Arguments) -> Result<Answer, Error> {
         Command::Checkpoints { job } => checkpoints::of(job, handle),
         Command::Inspect { path, look } => inspect::run(path, look),
         Command::Verify { path, lengths } => verify::run(path, *lengths, handle),
+        Command::RestorePlan(arguments) => restore_plan::run(arguments),
         Command::Gc { job, delete } => gc::run(job, *delete, handle),
     }
 }

@@ -24,3 +24,4 @@ pub use description::{
     Backend, DescriptionError, Kind, OperatorDescription, PLAN_VERSION, PlanDescription, StateDescription,
     Type,
 };
+pub use show::without_uid;

@@ -18,17 +18,12 @@ impl fmt::Display for Backend {
     }
 }
 
-impl OperatorDescription {
-    /// What a person should know of an operator with state that has no uid; `None` for all others.
-    pub fn warning(&self) -> Option<String> {
-        self.needs_uid.then(|| {
-            format!(
-                "operator `{}` keeps state and has no uid: its id comes from the shape of the graph, so any change of the job can \
-                 lose its state; name it with `.uid(\"..\")`",
-                self.name
-            )
-        })
-    }
+/// What a person should know of an operator with state that has no uid.
+pub fn without_uid(name: &str) -> String {
+    format!(
+        "operator `{name}` keeps state and has no uid: its id comes from the shape of the graph, so any change of the job can lose \
+         its state; name it with `.uid(\"..\")`"
+    )
 }
 
 impl fmt::Display for OperatorDescription {
@@ -57,7 +52,8 @@ impl fmt::Display for PlanDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "job `{}` (id {}), state backend {}", self.job, self.job_id, self.backend)?;
         self.operators.iter().try_for_each(|operator| write!(f, "\n{operator}"))?;
-        let warnings: Vec<String> = self.operators.iter().filter_map(OperatorDescription::warning).collect();
+        let warned = self.operators.iter().filter(|operator| operator.needs_uid);
+        let warnings: Vec<String> = warned.map(|operator| without_uid(&operator.name)).collect();
         if !warnings.is_empty() {
             writeln!(f)?;
         }

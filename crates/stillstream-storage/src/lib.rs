@@ -30,6 +30,7 @@
 //! | [`lease`] | the right of one generation to write the register |
 //! | `neighbours` | which other jobs have checkpoints in the same directory |
 //! | [`references`] | which files in `shared/` checkpoints name |
+//! | `claimed` | a snapshot that becomes a job's own |
 //! | [`cleanup`] | deleting: idempotent, and refusing when unsure |
 //! | [`survey`] | what every file in a job's directory is for |
 //! | [`verify`] | does everything that a checkpoint names exist, whole? |
@@ -37,6 +38,7 @@
 //! | [`local`], [`object`] | the two implementations |
 
 pub mod checkpoint;
+mod claimed;
 pub mod cleanup;
 #[cfg(feature = "conformance")]
 pub mod conformance;
