@@ -368,6 +368,7 @@ fn new_record(job: JobId, job_name: &str) -> RegisterRecord {
         completed: Vec::new(),
         retained: Vec::new(),
         ended: None,
+        began: None,
     }
 }
 
