@@ -88,6 +88,7 @@ mod restore;
 
 pub use checkpoint::command::CheckpointReport;
 pub use checkpoint::config::{CheckpointConfig, CheckpointingMode, ConfigError, Retention};
+pub use checkpoint::distribution::Distribution;
 pub use checkpoint::event::RequestId;
 pub use checkpoint::failure::{CheckpointFailure, FailureReason};
 pub use checkpoint::statistics::{
@@ -107,4 +108,6 @@ pub use job::status::JobStatus;
 pub use message::{AckMetrics, AttemptSpec, ChannelTime, Control, Report, RestoredState, TaskTime};
 pub use moment::Moment;
 pub use plan::{OperatorInfo, TaskInfo};
-pub use restore::{RestoreError, RestorePlan, plan_restore};
+pub use restore::{
+    RestoreError, RestorePlan, Unclaimed, key_groups, plan_restore, refuse_unclaimed, unclaimed,
+};

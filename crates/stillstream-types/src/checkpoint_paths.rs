@@ -82,6 +82,17 @@ pub fn is_of_a_run(path: &str) -> bool {
     checkpoint_of(first).is_some() || first == SHARED_FOLDER || first == TASK_OWNED_FOLDER
 }
 
+/// Whether this says by itself where a savepoint lies: a path from the root, or a URI.
+///
+/// ```
+/// use stillstream_types::checkpoint_paths::is_location;
+/// assert!(is_location("/data/savepoint-ab12cd") && is_location("file:///data/savepoint-ab12cd"));
+/// assert!(!is_location("chk-7") && !is_location("../chk-7") && !is_location(""));
+/// ```
+pub fn is_location(text: &str) -> bool {
+    std::path::Path::new(text).is_absolute() || text.contains("://")
+}
+
 /// Whether the path lies below this directory, and does not leave it on the way.
 pub fn is_below(path: &str, directory: &str) -> bool {
     let Some(rest) = path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/')) else {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stillstream_types::config::{
     ByteSize, CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers,
-    ProgressMode, StateBackendType, options as o,
+    ProgressMode, RecoveryClaimMode, StateBackendType, options as o,
 };
 
 use super::StreamExecutionEnvironment;
@@ -124,6 +124,15 @@ impl StreamExecutionEnvironment {
     }
 }
 
+/// Settings of savepoints.
+impl StreamExecutionEnvironment {
+    /// Where savepoints go whose request names no folder. Key `execution.checkpointing.savepoint-dir`.
+    pub fn set_default_savepoint_dir(&mut self, folder: impl Into<String>) -> &mut Self {
+        self.config.set(o::SAVEPOINT_DIR, folder.into());
+        self
+    }
+}
+
 /// Settings of starts and restarts.
 impl StreamExecutionEnvironment {
     /// How a failed job is started again. Keys `restart-strategy.*`.
@@ -141,6 +150,19 @@ impl StreamExecutionEnvironment {
     /// Starts from a retained checkpoint, if the job has no checkpoints of its own. Key `execution.state-recovery.path`.
     pub fn restore_from(&mut self, path: impl Into<String>) -> &mut Self {
         self.config.set(o::RECOVERY_PATH, path.into());
+        self
+    }
+
+    /// Who owns the snapshot of [`restore_from`](Self::restore_from). Key `execution.state-recovery.claim-mode`.
+    pub fn set_claim_mode(&mut self, mode: RecoveryClaimMode) -> &mut Self {
+        self.config.set(o::RECOVERY_CLAIM_MODE, mode);
+        self
+    }
+
+    /// Goes on from an older checkpoint of the job, although it has newer ones: output that was committed after it may appear
+    /// twice. Key `stillstream.checkpoint.fall-back-to`.
+    pub fn fall_back_to(&mut self, checkpoint: u64) -> &mut Self {
+        self.config.set(o::FALL_BACK_TO, i64::try_from(checkpoint).unwrap_or(i64::MAX));
         self
     }
 
@@ -235,6 +257,16 @@ impl StreamExecutionEnvironment {
     /// Gives every operator a task of its own. Key `pipeline.operator-chaining.enabled`.
     pub fn disable_operator_chaining(&mut self) -> &mut Self {
         self.config.set(o::OPERATOR_CHAINING, false);
+        self
+    }
+
+    /// Lets jobs of this process be watched and driven by REST, on a loopback address: `stillstream list`, `stop`, `cancel` and the
+    /// like find them there. [`JobClient::rest_address`](crate::JobClient::rest_address) and the log say where. Default: if the
+    /// program reads its arguments by [`from_args`](Self::from_args), or a `rest.` key is set.
+    ///
+    /// Key `stillstream.rest.enabled`; `rest.bind-port` and `rest.bind-address` say where it listens.
+    pub fn set_rest(&mut self, enabled: bool) -> &mut Self {
+        self.config.set(o::REST_ENABLED, enabled);
         self
     }
 
