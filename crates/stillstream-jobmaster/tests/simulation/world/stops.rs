@@ -67,7 +67,10 @@ impl World {
                 node.stopped = Some(true);
                 self.stop_succeeded(at, savepoint.as_deref(), drain, ran, &report);
             }
-            (Some(Wanted::Stop { .. }), Err(failure)) => {
+            (Some(Wanted::Stop { savepoint, .. }), Err(failure)) => {
+                let complete =
+                    failure.message.contains("is complete") && !failure.message.contains("whether");
+                self.savepoints.extend(savepoint.filter(|_| complete));
                 // one that is refused changes nothing
                 let goes_on = ["it goes on", "and goes on"].iter().any(|end| failure.message.ends_with(end));
                 let over = node.engine.status().is_terminal();

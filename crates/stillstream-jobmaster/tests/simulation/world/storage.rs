@@ -132,6 +132,8 @@ impl World {
         }
         for savepoint in record.completed.iter().filter(|named| named.is_savepoint()) {
             assert!(self.stop_places.contains(&savepoint.path), "{savepoint} is in the register: {record:?}");
+            // whatever becomes of the stop
+            self.savepoints.insert(savepoint.path.clone());
         }
         let before = self.register.as_ref().and_then(|old| old.ended.clone());
         match record.outcome {
