@@ -15,7 +15,6 @@ use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -24,7 +23,6 @@ use stillstream_types::{Error, ErrorKind, Generation, OperatorId, Result};
 
 use super::door::{Admit, Door};
 use super::fleet::Fleet;
-use super::manager::Message;
 use super::process::key_groups_out;
 use super::wire::{self, Figures, FromManager, FromWorker, Hello, Start, ToManager, ToWorker};
 use crate::catch::spawn;
@@ -87,7 +85,8 @@ impl Peers {
 struct Connections {
     peers: Mutex<Peers>,
     changed: Condvar,
-    messages: Mutex<mpsc::Sender<Message>>,
+    /// Takes what the JobManager is to know.
+    events: Mutex<Box<dyn Fn(JobEvent) + Send>>,
     metrics: Vec<Arc<WorkerMetrics>>,
     counters: Arc<Counters>,
     /// Last known counts of each process, since a process sends totals.
@@ -122,7 +121,8 @@ pub(crate) struct ProcessSettings {
     pub key_groups: BTreeMap<OperatorId, u32>,
     pub silence: Duration,
     pub counters: Arc<Counters>,
-    pub messages: mpsc::Sender<Message>,
+    /// Takes what the JobManager is to know.
+    pub events: Box<dyn Fn(JobEvent) + Send>,
     pub clock: Arc<dyn Clock>,
     /// Where connections are taken.
     pub tokio: tokio::runtime::Handle,
@@ -136,7 +136,7 @@ impl ProcessFleet {
                 ..Peers::default()
             }),
             changed: Condvar::new(),
-            messages: Mutex::new(settings.messages),
+            events: Mutex::new(settings.events),
             metrics: (0..settings.processes * settings.threads).map(|_| Arc::default()).collect(),
             counters: settings.counters,
             known: Mutex::default(),
@@ -166,7 +166,7 @@ impl ProcessFleet {
 impl Connections {
     fn post(&self, event: JobEvent) {
         // the job has ended if nobody listens
-        let _ = self.messages.lock().send(Message::Event(event));
+        (self.events.lock())(event);
     }
 
     fn post_report(&self, generation: Generation, report: Report) {

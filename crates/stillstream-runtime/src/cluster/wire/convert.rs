@@ -353,7 +353,7 @@ mod tests {
             snapshot: snapshot.clone(),
             metrics: AckMetrics::default(),
         };
-        let message = encode_report(Generation(1), report, crate::job::DEFAULT_FRAME_SIZE);
+        let message = encode_report(Generation(1), report, 10 << 20);
         match decode_report(message.message.unwrap()).unwrap() {
             Some(Report::Acknowledged { snapshot: found, .. }) => assert_eq!(found, snapshot),
             other => panic!("{other:?}"),
