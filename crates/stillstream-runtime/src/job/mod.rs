@@ -9,7 +9,6 @@
 //! | `manager` | the JobManager: a shell around the engine of `stillstream-jobmaster` |
 //! | `beginning` | where a start begins, and whether the program can go on from there |
 //! | `home` | where checkpoints and the register live |
-//! | `stores` | where a subtask writes its snapshot |
 //! | `savepoints` | where savepoints go |
 //! | `io` | threads for storage calls |
 //! | `progress` | the line on the terminal |
@@ -27,7 +26,6 @@ mod manager;
 mod progress;
 mod savepoints;
 mod settings;
-mod stores;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,6 +55,7 @@ pub use settings::{DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, Prog
 
 use crate::catch::catch_on_thread;
 use crate::checkpoint::snapshot_pool::{SnapshotPool, SnapshotStores};
+use crate::checkpoint::stores::{FileStores, MemoryStores};
 use crate::clock::{Clock, SystemClock};
 use crate::cluster::fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use crate::cluster::process::{self, Figures, Identity, WorkerProcess};
@@ -74,8 +73,6 @@ use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, State, random_unit, tasks};
 use savepoints::SavepointPlaces;
-use stores::FileStores;
-pub(crate) use stores::MemoryStores;
 
 fn configuration(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Configuration, message)
