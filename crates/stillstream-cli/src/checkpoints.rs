@@ -1,7 +1,7 @@
 //! `list` and `checkpoints`: what the registers say.
 
 use serde_json::{Value, json};
-use stillstream_storage::{JobStorage, StorageError};
+use stillstream_storage::{JobStorage, RetainedCheckpoint, StorageError, StorageOptions};
 use stillstream_types::{CheckpointKind, CompletedRef, Error, ErrorKind, JobOutcome, OperatorState};
 use tokio::runtime::Handle;
 
@@ -69,10 +69,40 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
             }
         }
     }
-    let text = match shown.is_empty() {
+    let mut text = match shown.is_empty() {
         true => format!("no job has a checkpoint in `{dir}`\n"),
         false => table(&rows),
     };
+    let mut rows = vec![row(&["savepoint", "of job", "triggered (UTC)", "operators", "state", "path"])];
+    for path in places::savepoints(dir)? {
+        let path = path.display().to_string();
+        match RetainedCheckpoint::open(&path, &StorageOptions::default()) {
+            Ok(found) if found.metadata().kind != CheckpointKind::Savepoint => {}
+            Ok(found) => {
+                let metadata = found.metadata();
+                rows.push(vec![
+                    metadata.id.to_string(),
+                    metadata.job_name.clone(),
+                    moment(metadata.triggered_at_ms),
+                    metadata.operators.len().to_string(),
+                    bytes(metadata.state_len()),
+                    path.clone(),
+                ]);
+                shown.push(json!({
+                    "savepoint": metadata.id.0, "job": metadata.job_name, "id": metadata.job.to_string(),
+                    "triggered_at_ms": metadata.triggered_at_ms, "state_bytes": metadata.state_len(), "path": path,
+                }));
+            }
+            Err(error) => {
+                damaged = true;
+                rows.push(vec!["?".into(), format!("unreadable: {error}")]);
+                shown.push(json!({ "path": path, "error": error.to_string() }));
+            }
+        }
+    }
+    if rows.len() > 1 {
+        text.push_str(&table(&rows));
+    }
     Ok(Answer { text, json: Value::Array(shown), damaged })
 }
 
