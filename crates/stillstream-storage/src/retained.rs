@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stillstream_types::{CheckpointMetadata, JobId, checkpoint_paths};
+use stillstream_types::{CheckpointKind, CheckpointMetadata, JobId, checkpoint_paths};
 
 use crate::error::StorageError;
 use crate::identity;
@@ -46,6 +46,8 @@ impl RetainedCheckpoint {
         }?;
         let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let shown = directory.join(METADATA_FILE).display().to_string();
+        // a savepoint may lie anywhere, and below another job's directory too
+        let job = job.filter(|_| found.metadata.kind != CheckpointKind::Savepoint);
         identity::check(&shown, name, job, &found.metadata)?;
         Ok(found)
     }

@@ -64,6 +64,7 @@ pub(crate) fn job_settings(
         allow_non_restored_state: config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE),
         start_fresh: config.get(o::START_FRESH),
         records_in_flight: natural(config.get(o::RECORDS_IN_FLIGHT)).into(),
+        longest_sleep: config.get(o::LONGEST_SLEEP),
         bytes_in_flight: config.get(o::BYTES_IN_FLIGHT).bytes(),
         buffer_timeout: config.get(o::BUFFER_TIMEOUT_ENABLED).then(|| config.get(o::BUFFER_TIMEOUT)),
         auto_watermark_interval: Some(config.get(o::AUTO_WATERMARK_INTERVAL)).filter(|at| !at.is_zero()),
@@ -79,6 +80,7 @@ pub(crate) fn job_settings(
         frame_size: config.get(o::RPC_FRAME_SIZE).bytes(),
         progress: config.get(o::PROGRESS),
         heartbeat_timeout: config.get(o::HEARTBEAT_TIMEOUT),
+        savepoint_dir: config.get(o::SAVEPOINT_DIR),
         ..JobSettings::default()
     })
 }

@@ -53,6 +53,7 @@ fn every_key_arrives() {
         ("stillstream.checkpoint.start-fresh", "true", |s| s.start_fresh),
         ("stillstream.job.processes", "3", |s| s.processes == 3),
         ("stillstream.flow.records-in-flight", "77", |s| s.records_in_flight == 77),
+        ("stillstream.worker.longest-sleep", "7 min", |s| s.longest_sleep == Duration::from_secs(420)),
         ("execution.buffer-timeout.interval", "7 ms", |s| s.buffer_timeout == Some(Duration::from_millis(7))),
         ("execution.buffer-timeout", "0", |s| s.buffer_timeout == Some(Duration::ZERO)),
         ("execution.buffer-timeout.enabled", "false", |s| s.buffer_timeout.is_none()),

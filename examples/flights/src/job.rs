@@ -138,8 +138,8 @@ fn split_late(flights: &DataStream<Flight>) -> DataStream<Flight> {
         .name("split late rows")
 }
 
-/// Builds the job.
-pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) {
+/// Builds the job. What it returns are the rows of `airport_hours`.
+pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) -> DataStream<AirportHour> {
     let folder = |name: &str| Path::new(&settings.out).join(name);
     let mut source = CsvSource::<Flight>::new(settings.flights.clone());
     if let Some(pace) = settings.pace {
@@ -157,7 +157,7 @@ pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) {
     let weather = env
         .from_source("weather", CsvSource::<Weather>::new(settings.weather.clone()).null("NA"))
         .uid("weather");
-    on_time
+    let airport_hours = on_time
         .key_by_ref(|flight| &flight.origin)
         .window(Tumbling::of(hours(1)))
         .aggregate_with(HourStats, |origin: &String, window: TimeWindow, stats| {
@@ -167,9 +167,8 @@ pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) {
         .connect(&weather)
         .key_by(|row| (row.origin.clone(), row.hour), |weather| (weather.origin.clone(), weather.time_hour))
         .process::<WithWeather>()
-        .uid("with-weather")
-        .sink_to("airport_hours", FileSink::csv(folder("airport_hours")))
-        .uid("airport-hours-out");
+        .uid("with-weather");
+    airport_hours.sink_to("airport_hours", FileSink::csv(folder("airport_hours"))).uid("airport-hours-out");
 
     on_time
         .key_by_ref(|flight| &flight.carrier)
@@ -187,4 +186,5 @@ pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) {
         .uid("carrier-days")
         .sink_to("carrier_days", FileSink::csv(folder("carrier_days")))
         .uid("carrier-days-out");
+    airport_hours
 }

@@ -34,6 +34,8 @@ pub(crate) struct WorkerSettings {
     pub pending_timers: PendingTimers,
     pub auto_watermark_interval: Option<Duration>,
     pub watermark_each_batch: bool,
+    /// See [`JobSettings::longest_sleep`](crate::job::JobSettings::longest_sleep).
+    pub longest_sleep: Duration,
 }
 
 /// What a worker needs to run an attempt.

@@ -52,10 +52,6 @@ use crate::dataflow::open::{WorkerContext, open_chain};
 use crate::flow::Flow;
 use crate::flow::notes::Notes;
 
-/// A worker without work is woken by whatever brings some: records, a control message, a source's thread, a
-/// timer. It looks around by itself this often all the same.
-const LONGEST_PARK: Duration = Duration::from_secs(1);
-
 /// Runs one attempt on this worker, to the end of the input (`true`) or until it is told to stop.
 ///
 /// The dataflows are dropped when it returns, so that the next attempt can build them again on the same
@@ -76,7 +72,6 @@ pub(crate) fn run_attempt(
         flow: Rc::new(Flow::new(index, workers, context.physical.edges, settings.flow)),
         mailboxes: RefCell::default(),
         failed: Cell::new(false),
-        triggered: RefCell::default(),
         reports: context.reports.clone(),
         pool: context.pool.clone(),
         clock: context.clock.clone(),
@@ -84,7 +79,7 @@ pub(crate) fn run_attempt(
     });
     let job = build_job(worker, context, &attempt, spec);
     let notes = Notes::build(worker, &attempt.flow);
-    let drained = step(worker, &attempt, control, job, &notes);
+    let drained = step(worker, &attempt, control, job, &notes, settings.longest_sleep);
     let dropped = catch("dropping the dataflow", || {
         for dataflow in [job, notes.dataflow()] {
             if worker.installed_dataflows().contains(&dataflow) {
@@ -153,6 +148,7 @@ fn step(
     control: &mpsc::Receiver<Control>,
     job: usize,
     notes: &Notes,
+    longest_sleep: Duration,
 ) -> bool {
     loop {
         loop {
@@ -176,7 +172,7 @@ fn step(
         if !worker.has_dataflows() {
             return true;
         }
-        let park = notes.park(LONGEST_PARK);
+        let park = notes.park(longest_sleep);
         let stepped =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.step_or_park(Some(park))));
         if let Err(payload) = stepped {

@@ -3,11 +3,14 @@
 //! | module | what is inside |
 //! |---|---|
 //! | `settings` | [`JobSettings`], [`StateBackend`] |
-//! | `client` | [`JobClient`], [`JobResult`] |
+//! | `client` | [`JobClient`], [`JobResult`], [`JobEnding`] |
+//! | `look` | what else can be seen of a job through a [`JobClient`] |
+//! | `info` | [`JobInfo`], [`JobPlan`]: what is known of a job before it runs |
 //! | `manager` | the JobManager: a shell around the engine of `stillstream-jobmaster` |
 //! | `fleet` | worker threads, and what an attempt needs of any fleet |
 //! | `home` | where checkpoints and the register live |
 //! | `stores` | where a subtask writes its snapshot |
+//! | `savepoints` | where savepoints go |
 //! | `io` | threads for storage calls |
 //! | `remote`, `process`, `wire` | worker processes on this machine: the JobManager's side, theirs, and the messages |
 //! | `door`, `peers` | who may connect to the JobManager, and to a worker process |
@@ -19,13 +22,16 @@ mod door;
 mod event_times;
 mod fleet;
 mod home;
+mod info;
 mod io;
 mod job_log;
+mod look;
 mod manager;
 mod peers;
 mod process;
 mod progress;
 mod remote;
+mod savepoints;
 mod settings;
 mod stores;
 mod wire;
@@ -44,9 +50,11 @@ use stillstream_types::{
     Error, ErrorKind, JobEnd, JobId, JobOutcome, RegisterRecord, Result, Timestamp, checkpoint_paths,
 };
 
-pub use client::{CheckpointTotals, JobClient, JobMetrics, JobResult};
+pub use client::{CheckpointTotals, JobClient, JobEnding, JobMetrics, JobResult};
 pub(crate) use event_times::EventTimes;
 pub use event_times::{ChannelEventTime, TaskEventTime};
+pub use info::{JobInfo, JobPlan, PlanInput, PlanOperator, PlanVertex, ShipStrategy};
+pub use look::{EndHold, RestoredFrom};
 pub use settings::{DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, StateBackend};
 
 use crate::catch::catch_on_thread;
@@ -59,13 +67,14 @@ use crate::dataflow::turn::TurnLimits;
 use crate::flow::credits::FlowLimits;
 use crate::metrics::Counters;
 use crate::plan::{PhysicalPlan, Plan};
-use client::Shared;
+use client::{Owner, Shared};
 use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, State, random_unit, tasks};
 use process::{Figures, Identity, WorkerProcess};
 use remote::{ProcessFleet, ProcessSettings};
+use savepoints::SavepointPlaces;
 use stores::FileStores;
 pub(crate) use stores::MemoryStores;
 
@@ -98,6 +107,15 @@ fn validate(settings: &JobSettings) -> Result<()> {
     Ok(())
 }
 
+/// How the job's files are written.
+fn storage_options(settings: &JobSettings) -> StorageOptions {
+    StorageOptions {
+        inline_threshold: settings.inline_threshold as usize,
+        file_access: settings.file_access,
+        ..StorageOptions::default()
+    }
+}
+
 /// The job's directory in checkpoint storage, if the settings name one.
 ///
 /// With `probe`, a directory that cannot be written is found here.
@@ -110,12 +128,8 @@ fn job_storage(
     else {
         return Ok(None);
     };
-    let options = StorageOptions {
-        inline_threshold: settings.inline_threshold as usize,
-        file_access: settings.file_access,
-        ..StorageOptions::default()
-    };
-    let storage = CheckpointStorage::open(uri, options, handle.clone()).map_err(StorageError::into_error)?;
+    let storage = CheckpointStorage::open(uri, storage_options(settings), handle.clone())
+        .map_err(StorageError::into_error)?;
     if probe {
         storage.probe_writable().map_err(StorageError::into_error)?;
     }
@@ -128,16 +142,17 @@ fn job_storage(
 }
 
 fn snapshot_stores(settings: &JobSettings, storage: &Option<JobStorage>) -> Arc<dyn SnapshotStores> {
+    let options = storage_options(settings);
     match (&settings.backend, storage) {
         (StateBackend::Fs { .. } | StateBackend::RocksDb { .. }, Some(storage)) => {
-            Arc::new(FileStores(storage.clone()))
+            Arc::new(FileStores { files: storage.clone(), options })
         }
         (StateBackend::Memory { max_state_size, .. }, files) => {
-            Arc::new(MemoryStores { max_state_size: *max_state_size, files: files.clone() })
+            Arc::new(MemoryStores { max_state_size: *max_state_size, files: files.clone(), options })
         }
-        // without checkpoints nothing is ever written
+        // without checkpoints nothing is ever written but savepoints
         (StateBackend::Fs { .. } | StateBackend::RocksDb { .. }, None) => {
-            Arc::new(MemoryStores { max_state_size: u64::MAX, files: None })
+            Arc::new(MemoryStores { max_state_size: u64::MAX, files: None, options })
         }
     }
 }
@@ -147,6 +162,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         pending_timers: settings.pending_timers,
         auto_watermark_interval: settings.auto_watermark_interval,
         watermark_each_batch: settings.watermark_each_batch,
+        longest_sleep: settings.longest_sleep,
         alignment: match settings.checkpoint.mode {
             CheckpointingMode::ExactlyOnce => Alignment::ExactlyOnce,
             CheckpointingMode::AtLeastOnce => Alignment::AtLeastOnce,
@@ -248,6 +264,7 @@ fn start_of(
             Err(Error::new(ErrorKind::Cancelled, message))
         }
         StartDecision::AlreadyStopped { ended, savepoint } => {
+            sweep_finished(storage, name);
             let kept = match savepoint {
                 Some(savepoint) => format!(
                     "`--from {}` goes on from its savepoint, `--start-fresh` runs it from the beginning",
@@ -256,7 +273,7 @@ fn start_of(
                 None => "`--start-fresh` runs it from the beginning".into(),
             };
             let message = format!(
-                "job `{name}` was stopped {} and is not run again unasked: {kept} (its register: {})",
+                "job `{name}` was stopped with a savepoint {} and is not run again unasked: {kept} (its register: {})",
                 at(&ended),
                 storage.display()
             );
@@ -284,7 +301,7 @@ fn sweep_finished(storage: &JobStorage, name: &str) {
     }
     // another process may be at it, or may have begun the job afresh meanwhile
     let Ok(lease) = storage.claim(name) else { return };
-    if lease.record().outcome == JobOutcome::Finished {
+    if matches!(lease.record().outcome, JobOutcome::Finished | JobOutcome::Stopped) {
         let report = storage.sweep_orphans(lease.record(), lease.generation());
         tracing::debug!(job = %name, "left by a process that was killed at the end of its job: {report:?}");
     }
@@ -324,7 +341,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     if let Some(identity) = Identity::from_environment() {
         if identity.submission != submission {
             // this process was started for a later job of the program; the earlier ones have run
-            return Ok(JobClient::ended(result_elsewhere(&settings)));
+            return Ok(JobClient::ended(result_elsewhere(&settings), &settings));
         }
         serve(identity, &physical, &settings)?;
     }
@@ -334,7 +351,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         // only a look: a job that has ended is neither claimed nor changed
         let record = storage.load_register().map_err(StorageError::into_error)?.map(|loaded| loaded.record);
         if let Some(result) = start_of(record.as_ref(), storage, &settings)? {
-            return Ok(JobClient::ended(result));
+            return Ok(JobClient::ended(result, &settings));
         }
     }
     warn(&settings, &physical);
@@ -345,7 +362,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
             let home = StorageHome::claim(storage.clone(), &settings.name, settings.start_fresh)?;
             // another process may have ended it since
             if let Some(result) = start_of(home.claimed().as_ref(), &storage, &settings)? {
-                return Ok(JobClient::ended(result));
+                return Ok(JobClient::ended(result, &settings));
             }
             Arc::new(home)
         }
@@ -360,18 +377,33 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     };
     let shared = Arc::new(Shared::default());
     shared.board.lock().status = Some(JobStatus::Initializing);
-    *shared.event_times.lock() = EventTimes::of(physical.clone(), clock.clone());
+    let info = Arc::new(JobInfo::new(&settings, &physical, &*home, &*clock));
+    *shared.event_times.lock() = EventTimes::of(info.clone(), clock.clone());
     let client = JobClient {
         messages: sender.clone(),
         shared: shared.clone(),
         clock: clock.clone(),
-        name: settings.name.as_str().into(),
+        info: info.clone(),
+        owner: Some(Arc::new(Owner(shared.clone()))),
+        savepoints: Arc::new(SavepointPlaces::of(&settings)),
     };
     let io = IoThreads::start(sender.clone())?;
     let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
     let state = State::new(&settings, clock.elapsed());
-    let manager =
-        Manager { settings, physical, engine, fleet, home, io, clock, messages, shared, counters, state };
+    let manager = Manager {
+        settings,
+        physical,
+        engine,
+        fleet,
+        home,
+        io,
+        clock,
+        messages,
+        shared,
+        info,
+        counters,
+        state,
+    };
     let watched = client.clone();
     std::thread::Builder::new().name("jobmanager".into()).spawn(move || {
         let ran = catch_on_thread(|| {
@@ -415,22 +447,22 @@ fn job_engine(
 /// Refuses `--from` for a job that would go on from a checkpoint of its own: neither is passed over in silence.
 fn refuse_two_starts(settings: &JobSettings, home: &dyn CheckpointHome) -> Result<()> {
     let (Some(from), Some(record)) = (&settings.from_snapshot, home.claimed()) else { return Ok(()) };
-    // a job that was finished or cancelled begins anew
-    if matches!(record.outcome, JobOutcome::Finished | JobOutcome::Cancelled) {
+    // a job that was finished, cancelled or stopped begins anew
+    if matches!(record.outcome, JobOutcome::Finished | JobOutcome::Cancelled | JobOutcome::Stopped) {
         return Ok(());
     }
     let Some(own) = record.completed.last() else { return Ok(()) };
-    if let (Ok(own), Ok(named)) = (home.read_metadata(&own.path), home.read_foreign(from))
+    if let (Ok((own, _)), Ok(named)) = (home.read_own(own), home.read_foreign(from))
         && own == named
     {
         return Ok(());
     }
-    let (name, id, place) = (&settings.name, own.id, home.describe());
+    let (name, id) = (&settings.name, own.id);
     Err(configuration(format!(
-        "job `{name}` has a checkpoint of its own, `{place}/{}`, and `--from` (execution.state-recovery.path) names `{from}`: \
+        "job `{name}` has a checkpoint of its own, `{}`, and `--from` (execution.state-recovery.path) names `{from}`: \
          leave out `--from` to go on from checkpoint {id}, or add `--start-fresh` (stillstream.checkpoint.start-fresh: true) to \
          begin from `{from}`; the job's own checkpoints stay then, and only a person deletes them",
-        own.path
+        home.locate(&own.path)
     )))
 }
 

@@ -1,5 +1,7 @@
 //! What a job is told when it is submitted.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -133,6 +135,9 @@ pub struct JobSettings {
     /// How long a record may wait for others that are sent with it (`execution.buffer-timeout.interval`); zero: not at all,
     /// `None`: time does not matter.
     pub buffer_timeout: Option<Duration>,
+    /// How long a worker without work sleeps at most. Whatever brings work wakes it: records, a control message, a source's
+    /// thread, a timer. It looks around by itself this often all the same (`stillstream.worker.longest-sleep`).
+    pub longest_sleep: Duration,
     /// What becomes of timers of processing time at the end of a bounded input (`stillstream.timers.at-end-of-input`).
     pub pending_timers: PendingTimers,
     /// How often generators of watermarks are asked (`pipeline.auto-watermark-interval`); `None`: never.
@@ -154,8 +159,14 @@ pub struct JobSettings {
     pub error_is_printed: bool,
     /// Threads that write snapshots, per process.
     pub snapshot_threads: usize,
+    /// Where savepoints go whose request names no directory (`execution.checkpointing.savepoint-dir`).
+    pub savepoint_dir: Option<String>,
     /// How long a worker process may be silent (`heartbeat.timeout`).
     pub heartbeat_timeout: Duration,
+    /// The settings as a person wrote them, secrets hidden: for those who ask what the job was started with.
+    pub configuration: BTreeMap<String, String>,
+    /// Where the REST interface of this process answers, if the job has one.
+    pub rest_address: Option<SocketAddr>,
 }
 
 impl Default for JobSettings {
@@ -176,6 +187,7 @@ impl Default for JobSettings {
             bytes_in_flight: 32 << 20,
             budget: 8_192,
             buffer_timeout: Some(Duration::from_millis(100)),
+            longest_sleep: Duration::from_secs(1),
             pending_timers: PendingTimers::Drop,
             auto_watermark_interval: Some(DEFAULT_AUTO_WATERMARK_INTERVAL),
             watermark_each_batch: true,
@@ -186,7 +198,10 @@ impl Default for JobSettings {
             progress: ProgressMode::Auto,
             error_is_printed: false,
             snapshot_threads: 2,
+            savepoint_dir: None,
             heartbeat_timeout: Duration::from_secs(50),
+            configuration: BTreeMap::new(),
+            rest_address: None,
         }
     }
 }

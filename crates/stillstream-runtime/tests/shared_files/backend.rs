@@ -133,7 +133,7 @@ impl Operator for Counter {
         }
         Ok(())
     }
-    fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, id: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         let mut recent = std::mem::take(&mut self.recent);
         if self.local.len() >= 4 {
             // compaction: all files become one

@@ -188,6 +188,7 @@ impl StreamExecutionEnvironment {
         let folder = std::env::var(CONF_DIR).ok().filter(|folder| !folder.is_empty());
         let Found { mut env, rest } = Self::from_reading(reading, folder)?;
         env.arguments = rest;
+        env.from_args = true;
         Ok(env)
     }
 

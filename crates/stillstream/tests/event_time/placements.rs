@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc;
 
+use stillstream::config::options;
 use stillstream::prelude::*;
 
 use crate::endless::{Endless, Gate, Waiting};
@@ -204,6 +205,8 @@ fn run(name: &str, place: Place, case: Case, parallelism: u32, chaining: bool) {
     }
     let mut env = StreamExecutionEnvironment::new();
     env.set_parallelism(parallelism).set_restart_strategy(RestartStrategy::none());
+    // a worker that sleeps over something, over credits that it owes for instance, does so for good
+    env.configuration_mut().set(options::LONGEST_SLEEP, minutes(60));
     if !chaining {
         env.disable_operator_chaining();
     }

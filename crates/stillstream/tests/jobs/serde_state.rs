@@ -1,10 +1,8 @@
 //! State of `serde` types: what a checkpoint holds of them can be read again.
 
-mod paced;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use paced::Paced;
+use crate::paced::Paced;
 use serde_json::{Value, json};
 use stillstream::prelude::*;
 

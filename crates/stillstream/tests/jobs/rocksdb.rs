@@ -1,8 +1,5 @@
 //! Jobs with state in RocksDB: failures, restarts, another parallelism, windows and timers.
 
-#[cfg(feature = "rocksdb")]
-mod paced;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -28,7 +25,7 @@ type Sums = Collect<(u64, u64)>;
 
 fn sums(env: &StreamExecutionEnvironment, out: &Sums, fail_at: Option<u64>) {
     // some records for each checkpoint: the failure comes after several, however busy the machine is
-    let numbers = paced::Paced::new(Generator::new(COUNT, |n| n), COUNT / 20, COUNT / 20);
+    let numbers = crate::paced::Paced::new(Generator::new(COUNT, |n| n), COUNT / 20, COUNT / 20);
     env.from_source("numbers", numbers)
         .uid("numbers")
         .try_map(move |n| match fail_at == Some(n) {
@@ -47,7 +44,6 @@ fn sums(env: &StreamExecutionEnvironment, out: &Sums, fail_at: Option<u64>) {
 
 /// For each key, how many rows there are and the largest sum: which sums lie between depends on how subtasks
 /// take turns.
-#[cfg(feature = "rocksdb")]
 fn by_key(rows: impl IntoIterator<Item = (u64, u64)>) -> BTreeMap<u64, (u64, u64)> {
     let mut found = BTreeMap::<u64, (u64, u64)>::new();
     for (key, sum) in rows {
@@ -58,12 +54,10 @@ fn by_key(rows: impl IntoIterator<Item = (u64, u64)>) -> BTreeMap<u64, (u64, u64
     found
 }
 
-#[cfg(feature = "rocksdb")]
 fn expected() -> BTreeMap<u64, (u64, u64)> {
     (0..KEYS).map(|key| (key, (COUNT / KEYS, (key..COUNT).step_by(KEYS as usize).sum()))).collect()
 }
 
-#[cfg(feature = "rocksdb")]
 fn fails_and_goes_on(incremental: bool, parallelism: [u32; 2]) {
     let dir = tempfile::tempdir().unwrap();
     let out = Sums::new();
@@ -100,25 +94,21 @@ fn a_program_that_was_built_without_rocksdb_says_which_feature_it_needs() {
     assert!(text.contains("feature `rocksdb`"), "{text}");
 }
 
-#[cfg(feature = "rocksdb")]
 #[test]
 fn a_job_goes_on_from_incremental_checkpoints_with_every_record_once() {
     fails_and_goes_on(true, [2, 2]);
 }
 
-#[cfg(feature = "rocksdb")]
 #[test]
 fn a_job_goes_on_from_incremental_checkpoints_at_another_parallelism() {
     fails_and_goes_on(true, [2, 3]);
 }
 
-#[cfg(feature = "rocksdb")]
 #[test]
 fn a_job_goes_on_from_full_checkpoints() {
     fails_and_goes_on(false, [1, 2]);
 }
 
-#[cfg(feature = "rocksdb")]
 #[test]
 fn records_and_keys_that_own_memory_are_counted_as_any_other() {
     let dir = tempfile::tempdir().unwrap();
@@ -162,12 +152,10 @@ fn records_and_keys_that_own_memory_are_counted_as_any_other() {
 }
 
 /// Passes on the first number of each key within an hour.
-#[cfg(feature = "rocksdb")]
 struct First {
     seen: MapState<u8, u64>,
 }
 
-#[cfg(feature = "rocksdb")]
 impl KeyedProcess for First {
     type Key = u64;
     type In = u64;
@@ -186,14 +174,13 @@ impl KeyedProcess for First {
     }
 }
 
-#[cfg(feature = "rocksdb")]
 #[test]
 fn state_with_a_time_to_live_goes_on_from_a_checkpoint_at_another_parallelism() {
     let (dir, out) = (tempfile::tempdir().unwrap(), Collect::<u64>::new());
     let run = |parallelism, fail_at: Option<u64>| {
         let mut env = environment(dir.path(), true);
         env.set_parallelism(parallelism);
-        let numbers = paced::Paced::new(Generator::new(COUNT, |n| n), COUNT / 20, COUNT / 20);
+        let numbers = crate::paced::Paced::new(Generator::new(COUNT, |n| n), COUNT / 20, COUNT / 20);
         env.from_source("numbers", numbers)
             .uid("numbers")
             .try_map(move |n| match fail_at == Some(n) {

@@ -1,11 +1,9 @@
 //! Windows in whole jobs, from source to sink.
 
-mod paced;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use paced::Paced;
+use crate::paced::Paced;
 use stillstream::prelude::*;
 use stillstream::window::{CountTrigger, PurgingTrigger};
 

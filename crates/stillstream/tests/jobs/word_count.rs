@@ -1,7 +1,5 @@
 //! A first job through the public API.
 
-mod paced;
-
 use std::collections::BTreeMap;
 
 use stillstream::prelude::*;
@@ -70,7 +68,7 @@ fn a_job_that_failed_for_good_goes_on_from_its_last_checkpoint_when_it_is_starte
             .set_state_backend(FsStateBackend::new(dir.path().join("c").to_str().unwrap()))
             .set_restart_strategy(RestartStrategy::none());
         // some records for each checkpoint: the failure comes after several, however busy the machine is
-        let numbers = paced::Paced::new(Generator::new(200_000, |n| n), 10_000, 10_000);
+        let numbers = crate::paced::Paced::new(Generator::new(200_000, |n| n), 10_000, 10_000);
         env.from_source("numbers", numbers)
             .uid("numbers")
             .key_by(|n| n % 1000)

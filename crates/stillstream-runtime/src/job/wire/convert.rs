@@ -1,11 +1,6 @@
-//! Frames between the JobManager and its worker processes: a `u32` length (little-endian), then a protobuf message. Every
-//! message carries the generation that it belongs to.
-//!
-//! There is a variant for each [`Report`] and each [`Control`], under the same name, and a few more by which a process is
-//! brought up. Both sides are the same program, so the messages have no versions.
+//! From what the JobManager and the tasks say to each other to messages, and back.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use prost::Message as _;
@@ -16,316 +11,10 @@ use stillstream_types::{
     SavepointFormat, SavepointTarget, SubtaskId, SubtaskIndex, TaskSnapshot,
 };
 
-/// From a worker process.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ToManager {
-    #[prost(uint64, tag = "1")]
-    pub generation: u64,
-    #[prost(oneof = "FromWorker", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
-    pub message: Option<FromWorker>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-pub(crate) enum FromWorker {
-    /// The first word of a connection.
-    #[prost(message, tag = "2")]
-    Hello(Hello),
-    /// Where the process listens for its peers.
-    #[prost(string, tag = "3")]
-    Listening(String),
-    /// What the process has counted; it is the heartbeat too.
-    #[prost(message, tag = "4")]
-    Figures(Figures),
-    #[prost(message, tag = "5")]
-    Running(Subtask),
-    #[prost(message, tag = "6")]
-    Ended(Subtask),
-    #[prost(message, tag = "7")]
-    EventTime(SubtaskTime),
-    #[prost(message, tag = "8")]
-    Acknowledged(Acknowledged),
-    #[prost(message, tag = "9")]
-    Declined(Declined),
-    #[prost(message, tag = "10")]
-    Committed(Committed),
-    #[prost(message, tag = "11")]
-    Failed(Failed),
-    #[prost(message, tag = "12")]
-    Stopped(Stopped),
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Hello {
-    #[prost(uint32, tag = "1")]
-    pub process: u32,
-    #[prost(string, tag = "2")]
-    pub token: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Figures {
-    #[prost(message, repeated, tag = "1")]
-    pub workers: Vec<WorkerFigures>,
-    /// Totals by name.
-    #[prost(btree_map = "string, uint64", tag = "2")]
-    pub counters: BTreeMap<String, u64>,
-}
-
-/// The figures of one worker, in the order in which they are declared.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct WorkerFigures {
-    #[prost(uint64, repeated, tag = "1")]
-    pub figures: Vec<u64>,
-}
-
-#[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(crate) struct Subtask {
-    #[prost(uint32, tag = "1")]
-    vertex: u32,
-    #[prost(uint32, tag = "2")]
-    index: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(crate) struct Time {
-    #[prost(sint64, tag = "1")]
-    watermark: i64,
-    #[prost(bool, tag = "2")]
-    idle: bool,
-    #[prost(sint64, tag = "3")]
-    moved_at_ms: i64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct SubtaskTime {
-    #[prost(message, required, tag = "1")]
-    subtask: Subtask,
-    #[prost(message, required, tag = "2")]
-    combined: Time,
-    #[prost(message, repeated, tag = "3")]
-    channels: Vec<Time>,
-}
-
-/// State of one subtask of one operator.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct State {
-    #[prost(bytes = "vec", tag = "1")]
-    operator: Vec<u8>,
-    #[prost(uint32, tag = "2")]
-    index: u32,
-    /// In the form that `_metadata` has.
-    #[prost(bytes = "vec", tag = "3")]
-    state: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Acknowledged {
-    #[prost(uint64, tag = "1")]
-    checkpoint: u64,
-    #[prost(message, required, tag = "2")]
-    subtask: Subtask,
-    #[prost(message, repeated, tag = "3")]
-    snapshot: Vec<State>,
-    #[prost(uint64, tag = "4")]
-    start_delay_us: u64,
-    #[prost(uint64, tag = "5")]
-    alignment_us: u64,
-    #[prost(uint64, tag = "6")]
-    synchronous_us: u64,
-    #[prost(uint64, tag = "7")]
-    asynchronous_us: u64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Declined {
-    #[prost(uint64, tag = "1")]
-    checkpoint: u64,
-    #[prost(message, required, tag = "2")]
-    subtask: Subtask,
-    #[prost(string, tag = "3")]
-    reason: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Committed {
-    #[prost(uint64, tag = "1")]
-    checkpoint: u64,
-    #[prost(message, required, tag = "2")]
-    subtask: Subtask,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Failed {
-    #[prost(message, optional, tag = "1")]
-    subtask: Option<Subtask>,
-    #[prost(enumeration = "Kind", tag = "2")]
-    kind: i32,
-    #[prost(string, tag = "3")]
-    message: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Stopped {
-    #[prost(uint64, tag = "1")]
-    worker: u64,
-    #[prost(bool, tag = "2")]
-    drained: bool,
-}
-
-/// To a worker process.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ToWorker {
-    #[prost(uint64, tag = "1")]
-    pub generation: u64,
-    #[prost(oneof = "FromManager", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
-    pub message: Option<FromManager>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-pub(crate) enum FromManager {
-    /// Open a socket for the peers, and say where.
-    #[prost(message, tag = "2")]
-    Prepare(()),
-    /// Meet the peers, and run the attempt.
-    #[prost(message, tag = "3")]
-    Start(Start),
-    /// The job is over.
-    #[prost(message, tag = "4")]
-    Shutdown(()),
-    #[prost(message, tag = "5")]
-    Trigger(Trigger),
-    #[prost(uint64, tag = "6")]
-    Complete(u64),
-    #[prost(uint64, tag = "7")]
-    Aborted(u64),
-    #[prost(message, tag = "8")]
-    Finish(()),
-    #[prost(message, tag = "9")]
-    Stop(()),
-    #[prost(message, tag = "10")]
-    Drain(()),
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Start {
-    /// Where each process listens, in the order of their numbers.
-    #[prost(string, repeated, tag = "1")]
-    pub addresses: Vec<String>,
-    #[prost(message, optional, tag = "2")]
-    pub restored: Option<Restored>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Restored {
-    #[prost(uint64, tag = "1")]
-    checkpoint: u64,
-    #[prost(string, optional, tag = "2")]
-    location: Option<String>,
-    #[prost(message, repeated, tag = "3")]
-    states: Vec<State>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Trigger {
-    #[prost(uint64, tag = "1")]
-    id: u64,
-    #[prost(sint64, tag = "2")]
-    at_ms: i64,
-    #[prost(message, optional, tag = "3")]
-    savepoint: Option<Savepoint>,
-    #[prost(bool, tag = "4")]
-    stop: bool,
-}
-
-/// [`SavepointTarget`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Savepoint {
-    #[prost(string, tag = "1")]
-    location: String,
-    #[prost(bool, tag = "2")]
-    native: bool,
-}
-
-macro_rules! kinds {
-    ($($name:ident = $number:literal),* $(,)?) => {
-        /// [`ErrorKind`].
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, prost::Enumeration)]
-        #[repr(i32)]
-        pub(crate) enum Kind { $($name = $number),* }
-
-        impl From<ErrorKind> for Kind {
-            fn from(kind: ErrorKind) -> Self {
-                match kind { $(ErrorKind::$name => Self::$name),* }
-            }
-        }
-
-        impl From<Kind> for ErrorKind {
-            fn from(kind: Kind) -> Self {
-                match kind { $(Kind::$name => Self::$name),* }
-            }
-        }
-    };
-}
-
-kinds! {
-    User = 0, Configuration = 1, Plan = 2, State = 3, CorruptSnapshot = 4, Checkpoint = 5, Storage = 6, Connector = 7,
-    Panic = 8, Peer = 9, Fenced = 10, Cancelled = 11, Timeout = 12,
-}
-
-/// A frame that no honest peer sends.
-const LARGEST_FRAME: usize = 1 << 30;
-/// The same for the first frame of a connection, which is read before it is known who has sent it.
-pub(crate) const LARGEST_HELLO: usize = 1 << 10;
-
-fn invalid(text: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, text)
-}
-
-/// The length of a frame, from its first four bytes.
-pub(crate) fn frame_len(head: [u8; 4], largest: usize) -> io::Result<usize> {
-    let len = u32::from_le_bytes(head) as usize;
-    if len > largest {
-        let text = format!(
-            "a frame of {len} bytes where at most {largest} are allowed; the peer is no Stillstream process"
-        );
-        return Err(invalid(text));
-    }
-    Ok(len)
-}
-
-pub(crate) fn write_frame(stream: &mut impl Write, message: &impl prost::Message) -> io::Result<()> {
-    let len = message.encoded_len();
-    if len > LARGEST_FRAME {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!(
-                "a message between processes has {len} bytes and at most {LARGEST_FRAME} are allowed; use a file system backend"
-            ),
-        ));
-    }
-    let mut bytes = Vec::with_capacity(4 + len);
-    bytes.extend_from_slice(&(len as u32).to_le_bytes());
-    message.encode(&mut bytes).map_err(io::Error::other)?;
-    stream.write_all(&bytes)
-}
-
-pub(crate) fn read_frame<M: prost::Message + Default>(stream: &mut impl Read) -> io::Result<M> {
-    let mut head = [0u8; 4];
-    stream.read_exact(&mut head)?;
-    let len = frame_len(head, LARGEST_FRAME)?;
-    // memory grows with what has come, not with what is promised
-    let mut bytes = Vec::new();
-    stream.take(len as u64).read_to_end(&mut bytes)?;
-    if bytes.len() < len {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    decode_frame(&bytes)
-}
-
-/// The message in the body of a frame.
-pub(crate) fn decode_frame<M: prost::Message + Default>(bytes: &[u8]) -> io::Result<M> {
-    M::decode(bytes).map_err(|error| invalid(error.to_string()))
-}
+use super::{
+    Acknowledged, Committed, Declined, Failed, FromManager, FromWorker, Kind, Restored, Savepoint, State,
+    Stopped, Subtask, SubtaskTime, Time, ToManager, Trigger,
+};
 
 impl From<SubtaskId> for Subtask {
     fn from(id: SubtaskId) -> Self {
@@ -451,6 +140,7 @@ pub(crate) fn decode_report(message: FromWorker) -> Result<Option<Report>> {
                     alignment: Duration::from_micros(message.alignment_us),
                     synchronous: Duration::from_micros(message.synchronous_us),
                     asynchronous: Duration::from_micros(message.asynchronous_us),
+                    ..AckMetrics::default()
                 },
             }
         }
@@ -539,6 +229,7 @@ impl Restored {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{ToWorker, read_frame, write_frame};
     use super::*;
 
     #[test]
@@ -588,7 +279,7 @@ mod tests {
             Control::Aborted { id: checkpoint },
             Control::Finish,
         ] {
-            let message = ToWorker { generation: 7, message: Some(control.into()) };
+            let message = ToWorker { generation: 7, message: Some(control.clone().into()) };
             let mut wire = Vec::new();
             write_frame(&mut wire, &message).unwrap();
             let found: ToWorker = read_frame(&mut wire.as_slice()).unwrap();
@@ -662,21 +353,11 @@ mod tests {
             snapshot: snapshot.clone(),
             metrics: AckMetrics::default(),
         };
-        let message = encode_report(Generation(1), report, super::super::settings::DEFAULT_FRAME_SIZE);
+        let message = encode_report(Generation(1), report, crate::job::DEFAULT_FRAME_SIZE);
         match decode_report(message.message.unwrap()).unwrap() {
             Some(Report::Acknowledged { snapshot: found, .. }) => assert_eq!(found, snapshot),
             other => panic!("{other:?}"),
         }
-    }
-
-    #[test]
-    fn a_frame_costs_the_memory_of_what_has_come_and_not_of_what_it_promises() {
-        let mut wire = (1u32 << 30).to_le_bytes().to_vec();
-        wire.extend_from_slice(b"and then nothing");
-        let error = read_frame::<ToManager>(&mut wire.as_slice()).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        let error = frame_len([0, 0, 0, 64], LARGEST_HELLO).unwrap_err();
-        assert!(error.to_string().contains("at most 1024"), "{error}");
     }
 
     #[test]
