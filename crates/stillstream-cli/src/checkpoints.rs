@@ -119,14 +119,15 @@ pub(crate) fn of(arguments: &JobArguments, handle: &Handle) -> Result<Answer, Er
     let all =
         record.retained.iter().map(|own| (own, true)).chain(record.completed.iter().map(|own| (own, false)));
     for (checkpoint, kept) in all {
-        let path = format!("{}/{}", job.display().trim_end_matches('/'), checkpoint.path);
+        let path = places::directory(&job, checkpoint);
         match describe(&job, checkpoint, kept, &path) {
             Ok((cells, json)) => {
                 rows.push(cells);
                 shown.push(json);
             }
-            // its owner has deleted it
+            // its owner has deleted or moved it
             Err(error) if kept && error.is_not_found() => {}
+            Err(StorageError::BadLocation { .. }) if checkpoint.is_savepoint() => {}
             Err(error) => {
                 damaged = true;
                 rows.push(vec![checkpoint.id.to_string(), format!("unreadable: {error}")]);
@@ -152,9 +153,12 @@ fn describe(
     kept: bool,
     path: &str,
 ) -> Result<(Vec<String>, Value), StorageError> {
-    let metadata = job.read_metadata(&checkpoint.path)?;
+    let metadata = match checkpoint.is_savepoint() {
+        true => RetainedCheckpoint::open(path, &StorageOptions::default())?.metadata().clone(),
+        false => job.read_metadata(&checkpoint.path)?,
+    };
     let size: u64 = metadata.operators.iter().map(OperatorState::bytes).sum();
-    let what = if kept { "retained" } else { kind(metadata.kind) };
+    let what = if kept && !checkpoint.is_savepoint() { "retained" } else { kind(metadata.kind) };
     let cells = vec![
         metadata.id.to_string(),
         what.into(),

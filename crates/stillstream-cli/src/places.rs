@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use stillstream_storage::metadata::METADATA_FILE;
 use stillstream_storage::{CheckpointStorage, JobStorage, Location, StorageError, StorageOptions};
-use stillstream_types::{Error, ErrorKind, JobId};
+use stillstream_types::{CompletedRef, Error, ErrorKind, JobId};
 use tokio::runtime::Handle;
 
 use crate::arguments::JobArguments;
@@ -42,6 +42,14 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Vec<JobStorage>, Error>
     ids.sort_by_key(JobId::to_string);
     let storage = open(&path, handle)?;
     Ok(ids.into_iter().map(|id| storage.job(id)).collect())
+}
+
+/// Where a checkpoint or savepoint lies that the job's register names.
+pub(crate) fn directory(job: &JobStorage, named: &CompletedRef) -> String {
+    match named.is_savepoint() {
+        true => named.path.clone(),
+        false => format!("{}/{}", job.display().trim_end_matches('/'), named.path),
+    }
 }
 
 /// The snapshots that lie in a directory by themselves, each in a folder of its own: savepoints, if they are not copies of
