@@ -94,6 +94,9 @@ pub(crate) enum Command {
         #[arg(long)]
         lengths: bool,
     },
+    /// What a snapshot would become in a program: which operator gets which state, what is left over, which
+    /// types change, what each subtask gets. Nothing is started or changed. Exit code 3: it cannot be restored.
+    RestorePlan(RestorePlan),
     /// What the files in a job's directory are for, and which of them nothing needs.
     Gc {
         #[command(flatten)]
@@ -148,6 +151,24 @@ pub(crate) struct JobArguments {
     /// The job's name or id.
     #[arg(long)]
     pub job: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct RestorePlan {
+    /// A savepoint's directory, or that of a retained checkpoint.
+    pub snapshot: String,
+    /// The job's program, which is asked for its plan and does not run; or a plan file of `<program> plan --json`.
+    #[arg(long)]
+    pub job: String,
+    /// Another parallelism for operators that do not set their own.
+    #[arg(long)]
+    pub parallelism: Option<u32>,
+    /// State that no operator claims may be left behind.
+    #[arg(long)]
+    pub allow_non_restored_state: bool,
+    /// Arguments of the program.
+    #[arg(last = true)]
+    pub arguments: Vec<String>,
 }
 
 #[derive(Args)]

@@ -9,7 +9,8 @@ use stillstream_state::{Schema, StateError};
 use stillstream_storage::{RetainedCheckpoint, StorageError, StorageOptions};
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{
-    Error, ErrorKind, IncrementalFormat, IncrementalHandle, KeyedStateHandle, OperatorState, RedistributionMode,
+    Error, ErrorKind, IncrementalFormat, IncrementalHandle, KeyedStateHandle, OperatorState,
+    RedistributionMode,
 };
 
 use crate::Answer;

@@ -4,11 +4,12 @@ mod arguments;
 mod checkpoints;
 mod gc;
 mod inspect;
-mod native;
 mod live;
+mod native;
 mod operate;
 mod places;
 mod rest;
+mod restore_plan;
 mod table;
 mod value;
 mod verify;
@@ -36,7 +37,7 @@ struct Answer {
 fn exit_code(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Configuration | ErrorKind::Plan => 2,
-        ErrorKind::State | ErrorKind::CorruptSnapshot => DAMAGED,
+        ErrorKind::State | ErrorKind::CorruptSnapshot | ErrorKind::Incompatible => DAMAGED,
         ErrorKind::Storage | ErrorKind::Checkpoint => 4,
         ErrorKind::Peer | ErrorKind::Timeout => 6,
         ErrorKind::Fenced => 7,
@@ -66,6 +67,7 @@ fn run(arguments: &Arguments) -> Result<Answer, Error> {
         }
         Command::Inspect { path, look } => inspect::run(path, look),
         Command::Verify { path, lengths } => verify::run(path, *lengths, handle),
+        Command::RestorePlan(arguments) => restore_plan::run(arguments),
         Command::Gc { job, delete } => gc::run(job, *delete, handle),
     }
 }

@@ -111,8 +111,7 @@ fn feed_fields(fields: &[Field], input: &mut &[u8], hasher: &mut KeyHasher) -> R
 
 fn feed_items(inner: &Schema, n: u32, input: &mut &[u8], hasher: &mut KeyHasher) -> Result<(), DecodeError> {
     if matches!(inner, Schema::Primitive(name) if name == "u8") {
-        let (bytes, rest) =
-            input.split_at_checked(n as usize).ok_or(DecodeError::Short { what: "key" })?;
+        let (bytes, rest) = input.split_at_checked(n as usize).ok_or(DecodeError::Short { what: "key" })?;
         *input = rest;
         hasher.bytes(bytes);
         return Ok(());
@@ -145,8 +144,24 @@ fn feed_primitive(name: &str, input: &mut &[u8], hasher: &mut KeyHasher) -> Resu
         };
     }
     feed!(
-        (), bool, char, u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, f32, f64, String,
-        stillstream_types::Timestamp, std::time::Duration
+        (),
+        bool,
+        char,
+        u8,
+        u16,
+        u32,
+        u64,
+        u128,
+        i8,
+        i16,
+        i32,
+        i64,
+        i128,
+        f32,
+        f64,
+        String,
+        stillstream_types::Timestamp,
+        std::time::Duration
     );
     Ok(())
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use stillstream_data::{Data, Key};
 use stillstream_types::{KeyGroups, Timestamp};
 
-
 #[derive(Clone, PartialEq, Eq, Debug, Data)]
 #[data(crate = stillstream_data)]
 enum Place {

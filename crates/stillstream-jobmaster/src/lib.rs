@@ -107,4 +107,6 @@ pub use job::status::JobStatus;
 pub use message::{AckMetrics, AttemptSpec, ChannelTime, Control, Report, RestoredState, TaskTime};
 pub use moment::Moment;
 pub use plan::{OperatorInfo, TaskInfo};
-pub use restore::{RestoreError, RestorePlan, plan_restore};
+pub use restore::{
+    RestoreError, RestorePlan, Unclaimed, key_groups, plan_restore, refuse_unclaimed, unclaimed,
+};

@@ -127,8 +127,7 @@ impl NativeSnapshot {
         range: KeyGroupRange,
         uploads: &Uploads,
     ) -> Result<Self, StateError> {
-        let purpose =
-            Purpose::Checkpoint { id, confirmed: uploads.confirmed(), uploads: uploads.clone() };
+        let purpose = Purpose::Checkpoint { id, confirmed: uploads.confirmed(), uploads: uploads.clone() };
         Self::make(database, purpose, &format!("chk-{id}"), header, range)
     }
 

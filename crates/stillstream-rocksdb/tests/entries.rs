@@ -27,7 +27,11 @@ fn plain(entry: SnapshotEntry<'_>) -> PlainEntry {
     }
 }
 
-fn told(handle: &IncrementalHandle, store: &SharedStore, folder: &Path) -> Result<Vec<PlainEntry>, StateError> {
+fn told(
+    handle: &IncrementalHandle,
+    store: &SharedStore,
+    folder: &Path,
+) -> Result<Vec<PlainEntry>, StateError> {
     let mut found = Vec::new();
     for_each_entry(handle, store, &folder.join("look"), &mut |entry| {
         found.push(plain(entry));

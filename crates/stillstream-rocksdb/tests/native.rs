@@ -54,7 +54,12 @@ fn add(backend: &mut RocksDbKeyedStateBackend<u64>, model: &mut Model, key: u64)
     Ok(())
 }
 
-fn check(folder: &Path, snapshot: &KeyedSnapshot, store: &SharedStore, model: &Model) -> Result<(), StateError> {
+fn check(
+    folder: &Path,
+    snapshot: &KeyedSnapshot,
+    store: &SharedStore,
+    model: &Model,
+) -> Result<(), StateError> {
     let mut again = backend(folder, true)?;
     again.restore_snapshot(snapshot, store)?;
     let (mut sums, mut timers) = (BTreeMap::new(), BTreeMap::new());
@@ -190,7 +195,10 @@ fn the_native_form_of_one_backend_is_refused_by_the_other_with_both_names() -> R
     heap.value::<u64>("sum")?.set(&CurrentKey::new(&7u64, 7u64.key_hash(groups())), 7)?;
     let native = heap.freeze_native()?.write(&store, "state")?;
     let canonical = heap.freeze()?.write(&store, "state")?;
-    assert_eq!((native.keyed[0].sections.clone(), native.incremental.len()), (canonical[0].sections.clone(), 0));
+    assert_eq!(
+        (native.keyed[0].sections.clone(), native.incremental.len()),
+        (canonical[0].sections.clone(), 0)
+    );
     let mut rocksdb = backend(folder.path(), true)?;
     rocksdb.restore_snapshot(&native, &store)?;
     assert_eq!(rocksdb.value::<u64>("sum")?.get(&CurrentKey::new(&7u64, 7u64.key_hash(groups())))?, Some(7));
@@ -199,15 +207,27 @@ fn the_native_form_of_one_backend_is_refused_by_the_other_with_both_names() -> R
 
 #[derive(Clone, Debug)]
 enum Step {
-    Add { from: u64, count: u64 },
+    Add {
+        from: u64,
+        count: u64,
+    },
     Freeze,
     /// The oldest checkpoint on its way is written and completed.
-    Complete { notice: bool },
-    Abort { written: bool, notice: bool },
+    Complete {
+        notice: bool,
+    },
+    Abort {
+        written: bool,
+        notice: bool,
+    },
     Savepoint,
     /// The oldest savepoint is written; its owner may delete it at once.
-    Write { delete: bool },
-    Restore { savepoint: bool },
+    Write {
+        delete: bool,
+    },
+    Restore {
+        savepoint: bool,
+    },
     Compact,
 }
 
@@ -245,7 +265,8 @@ fn run(steps: Vec<Step>) -> Result {
     let (mut running, mut model) = (backend(folder, true)?, Model::default());
     let mut id = 0;
     let (mut checkpoints, mut savepoints) = (Vec::new(), Vec::new());
-    let (mut completed, mut kept): (Option<(KeyedSnapshot, Model)>, Option<(KeyedSnapshot, Model)>) = (None, None);
+    let (mut completed, mut kept): (Option<(KeyedSnapshot, Model)>, Option<(KeyedSnapshot, Model)>) =
+        (None, None);
     for step in steps {
         match step {
             Step::Add { from, count } => {
@@ -286,7 +307,8 @@ fn run(steps: Vec<Step>) -> Result {
                 let snapshot = frozen.write(&store, "savepoint")?;
                 assert!(paths(&snapshot).all(|path| path.starts_with("own/")));
                 match delete {
-                    true => paths(&snapshot).try_for_each(|path| fs::remove_file(folder.join("store").join(path)))?,
+                    true => paths(&snapshot)
+                        .try_for_each(|path| fs::remove_file(folder.join("store").join(path)))?,
                     false => kept = Some((snapshot, then)),
                 }
             }

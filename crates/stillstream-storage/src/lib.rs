@@ -32,6 +32,7 @@
 //! | `neighbours` | which other jobs have checkpoints in the same directory |
 //! | [`references`] | which files in `shared/` checkpoints name |
 //! | `disposal` | deleting a savepoint because a person asks for it |
+//! | `claimed` | a snapshot that becomes a job's own |
 //! | [`cleanup`] | deleting: idempotent, and refusing when unsure |
 //! | [`survey`] | what every file in a job's directory is for |
 //! | [`verify`] | does everything that a checkpoint names exist, whole? |
@@ -39,6 +40,7 @@
 //! | [`local`], [`object`] | the two implementations |
 
 pub mod checkpoint;
+mod claimed;
 pub mod cleanup;
 #[cfg(feature = "conformance")]
 pub mod conformance;

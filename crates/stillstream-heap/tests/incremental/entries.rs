@@ -6,8 +6,8 @@ use stillstream_heap::{HeapBackendFactory, HeapKeyedStateBackend};
 use stillstream_state::conformance::{Everything, PlainEntry, all_groups, backend_of, entries};
 use stillstream_state::snapshot::{SnapshotEntry, for_each_entry_of_chain, native_header};
 use stillstream_state::{
-    BackendOptions, Data, DecodeError, Key, KeyHasher, KeyedBackend, KeyedValues, MemorySnapshotStore, Schema,
-    StateError,
+    BackendOptions, Data, DecodeError, Key, KeyHasher, KeyedBackend, KeyedValues, MemorySnapshotStore,
+    Schema, StateError,
 };
 use stillstream_types::{CheckpointId, KeyedSnapshot};
 
@@ -89,7 +89,8 @@ impl Data for Reversed {
 }
 
 #[test]
-fn a_chain_of_keys_with_a_hash_of_their_own_is_listed_as_long_as_nothing_replaces_anything() -> Result<(), StateError> {
+fn a_chain_of_keys_with_a_hash_of_their_own_is_listed_as_long_as_nothing_replaces_anything()
+-> Result<(), StateError> {
     let store = SharedFiles::default();
     let options = BackendOptions::new(all_groups(), all_groups().all()).incremental(true);
     let mut backend = HeapKeyedStateBackend::<Reversed>::new(options);

@@ -39,7 +39,8 @@ fn of_each_file_of_a_chain_a_subtask_reads_only_its_own_key_groups() -> Result<(
         backend.restore_snapshot(&snapshot, &counted)?;
         let files = || chain.files.iter().map(|file| &file.handle);
         let headers: u64 = files().map(|file| file.header_len).sum();
-        let sections = files().flat_map(|file| &file.sections).filter(|section| range.contains(section.group));
+        let sections =
+            files().flat_map(|file| &file.sections).filter(|section| range.contains(section.group));
         let own: u64 = sections.map(|section| section.len).sum();
         assert_eq!(counted.bytes(), headers + own + StreamHandle::len(&handle.meta), "key groups {range}");
         assert!(own < snapshot.len() / 2);

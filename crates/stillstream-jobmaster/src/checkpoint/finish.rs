@@ -191,6 +191,7 @@ impl CheckpointCoordinator {
                 completed: Vec::new(),
                 retained: Vec::new(),
                 ended: None,
+                began: None,
             },
         };
         record.outcome = outcome;

@@ -69,6 +69,7 @@ mod tests {
             completed: Vec::new(),
             retained: vec![kept(4), kept(7)],
             ended: Some(Box::new(JobEnd { at_ms: 5, ..JobEnd::default() })),
+            began: None,
         }
     }
 

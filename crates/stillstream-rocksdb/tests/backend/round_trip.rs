@@ -2,9 +2,7 @@
 
 use proptest::prelude::*;
 use stillstream_heap::HeapBackendFactory;
-use stillstream_state::conformance::{
-    Everything, all_groups, backend_of, entries, entries_as_written,
-};
+use stillstream_state::conformance::{Everything, all_groups, backend_of, entries, entries_as_written};
 use stillstream_state::{BackendFactory, KeyedBackend, MemorySnapshotStore, StateError};
 use stillstream_types::KeyedStateHandle;
 

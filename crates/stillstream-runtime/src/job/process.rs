@@ -2,6 +2,7 @@
 //!
 //! It has no life of its own: when the connection to the JobManager closes, it ends at once.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use stillstream_types::crash::crash_point;
-use stillstream_types::{Error, ErrorKind, Generation, Result, ResultExt};
+use stillstream_types::{Error, ErrorKind, Generation, OperatorId, Result, ResultExt};
 use timely::communication::allocator::zero_copy::initialize::initialize_networking_from_sockets;
 use timely::communication::allocator::{AllocatorBuilder, ProcessBuilder};
 
@@ -34,6 +35,8 @@ pub(crate) struct Identity {
     pub manager: String,
     pub token: String,
     pub submission: usize,
+    /// The number of key groups of operators whose state had another one than the default when the job started.
+    pub key_groups: BTreeMap<OperatorId, u32>,
 }
 
 impl Identity {
@@ -43,15 +46,29 @@ impl Identity {
         reason = "the start-up shell reads what the JobManager wrote for this process"
     )]
     pub fn from_environment() -> Option<Self> {
-        use super::remote::{ENV_MANAGER, ENV_PROCESS, ENV_SUBMISSION, ENV_TOKEN};
+        use super::remote::{ENV_KEY_GROUPS, ENV_MANAGER, ENV_PROCESS, ENV_SUBMISSION, ENV_TOKEN};
         let variable = |name| std::env::var(name).ok();
         Some(Self {
             process: variable(ENV_PROCESS)?.parse().ok()?,
             manager: variable(ENV_MANAGER)?,
             token: variable(ENV_TOKEN)?,
             submission: variable(ENV_SUBMISSION)?.parse().ok()?,
+            key_groups: key_groups_in(&variable(ENV_KEY_GROUPS).unwrap_or_default())?,
         })
     }
+}
+
+/// The numbers of key groups as a text.
+pub(crate) fn key_groups_out(key_groups: &BTreeMap<OperatorId, u32>) -> String {
+    key_groups.iter().map(|(id, groups)| format!("{id}={groups}")).collect::<Vec<_>>().join(",")
+}
+
+fn key_groups_in(text: &str) -> Option<BTreeMap<OperatorId, u32>> {
+    let pairs = text.split(',').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (id, groups) = pair.split_once('=')?;
+        Some((id.parse().ok()?, groups.parse().ok()?))
+    });
+    pairs.collect()
 }
 
 /// How often a process sends its figures while they change.

@@ -8,7 +8,7 @@
 //! process anew. What keeps this right: the generation, whether it was told to stop, and who is connected stand under one
 //! lock, and nothing is sent for an attempt that is over.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::net::TcpStream;
@@ -20,11 +20,12 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use stillstream_jobmaster::JobEvent;
-use stillstream_types::{Error, ErrorKind, Generation, Result};
+use stillstream_types::{Error, ErrorKind, Generation, OperatorId, Result};
 
 use super::door::{Admit, Door};
 use super::fleet::Fleet;
 use super::manager::Message;
+use super::process::key_groups_out;
 use super::wire::{self, Figures, FromManager, FromWorker, Hello, Start, ToManager, ToWorker};
 use crate::catch::spawn;
 use crate::clock::Clock;
@@ -36,6 +37,7 @@ pub(crate) const ENV_PROCESS: &str = "STILLSTREAM_WORKER_PROCESS";
 pub(crate) const ENV_MANAGER: &str = "STILLSTREAM_JOBMANAGER";
 pub(crate) const ENV_TOKEN: &str = "STILLSTREAM_TOKEN";
 pub(crate) const ENV_SUBMISSION: &str = "STILLSTREAM_SUBMISSION";
+pub(crate) const ENV_KEY_GROUPS: &str = "STILLSTREAM_KEY_GROUPS";
 
 /// How long a process may take to start and to open its sockets.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -92,6 +94,7 @@ struct Office {
     threads: usize,
     token: String,
     submission: usize,
+    key_groups: String,
     silence: Duration,
     clock: Arc<dyn Clock>,
     closing: AtomicBool,
@@ -114,6 +117,8 @@ pub(crate) struct ProcessSettings {
     pub processes: usize,
     pub threads: usize,
     pub submission: usize,
+    /// The number of key groups of each operator, for plans that worker processes make themselves.
+    pub key_groups: BTreeMap<OperatorId, u32>,
     pub silence: Duration,
     pub counters: Arc<Counters>,
     pub messages: mpsc::Sender<Message>,
@@ -137,6 +142,7 @@ impl ProcessFleet {
             threads: settings.threads,
             token: super::random_token(),
             submission: settings.submission,
+            key_groups: key_groups_out(&settings.key_groups),
             silence: settings.silence,
             clock: settings.clock,
             closing: AtomicBool::new(false),
@@ -189,6 +195,7 @@ impl Office {
             .env(ENV_MANAGER, address)
             .env(ENV_TOKEN, &self.token)
             .env(ENV_SUBMISSION, self.submission.to_string())
+            .env(ENV_KEY_GROUPS, &self.key_groups)
             .stdin(Stdio::null())
             .spawn()
             .map_err(|error| {

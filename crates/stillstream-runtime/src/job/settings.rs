@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use stillstream_heap::HeapBackendFactory;
 use stillstream_jobmaster::{CheckpointConfig, RestartStrategyConfig};
+use stillstream_types::CheckpointId;
 pub use stillstream_types::config::ProgressMode;
 use stillstream_types::file_access::FileAccess;
 
@@ -124,6 +125,10 @@ pub struct JobSettings {
     pub from_snapshot: Option<String>,
     /// Whether state in the snapshot that no operator claims is left behind.
     pub allow_non_restored_state: bool,
+    /// Whether the job owns that snapshot from then on, and deletes it when it no longer needs it.
+    pub claim_snapshot: bool,
+    /// An older checkpoint of the job's own from which it goes on, although it has newer ones.
+    pub fall_back_to: Option<CheckpointId>,
     /// Starts without state although the job has checkpoints.
     pub start_fresh: bool,
     /// Most records in flight on one edge to one worker.
@@ -182,6 +187,8 @@ impl Default for JobSettings {
             restart: None,
             from_snapshot: None,
             allow_non_restored_state: false,
+            claim_snapshot: false,
+            fall_back_to: None,
             start_fresh: false,
             records_in_flight: 65_536,
             bytes_in_flight: 32 << 20,

@@ -47,7 +47,8 @@ fn every_damage_is_found(directory: &Path, factory: &impl BackendFactory, flips:
     verified(directory).unwrap();
     restored(directory, factory).unwrap();
     let mut random = 1;
-    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert!(names.len() >= 5, "{names:?}");
     for name in names {
@@ -70,10 +71,14 @@ fn every_damage_is_found(directory: &Path, factory: &impl BackendFactory, flips:
         for (what, bytes) in damages {
             fs::write(&path, bytes).unwrap();
             let Err(error) = verified(directory) else { panic!("{what}, and verify has not found it") };
-            let StorageError::Corrupt { path, expected, found, .. } = &error else { panic!("{what}: {error}") };
+            let StorageError::Corrupt { path, expected, found, .. } = &error else {
+                panic!("{what}: {error}")
+            };
             assert!(path.ends_with(name) && expected != found, "{what}: {error}");
             assert!(error.to_string().contains(expected) && error.to_string().contains(found), "{error}");
-            let Err((kind, text)) = restored(directory, factory) else { panic!("{what}, and it was restored") };
+            let Err((kind, text)) = restored(directory, factory) else {
+                panic!("{what}, and it was restored")
+            };
             assert_eq!(kind, ErrorKind::CorruptSnapshot, "{what}: {text}");
             assert!(text.contains(name), "{what}: {text}");
         }

@@ -59,7 +59,8 @@ fn bytes_of(metadata: &CheckpointMetadata, name: &str) -> u64 {
 }
 
 #[test]
-fn lists_are_dealt_out_evenly_in_order_unions_whole_and_maps_copied_and_nothing_grows() -> Result<(), StateError> {
+fn lists_are_dealt_out_evenly_in_order_unions_whole_and_maps_copied_and_nothing_grows()
+-> Result<(), StateError> {
     let splits: Vec<u64> = (100..110).collect();
     let rules: Vec<(String, u8)> = (0..3).map(|n| (format!("rule {n}"), n)).collect();
     let mut first = OperatorStateBackend::new(SubtaskIndex(0));
@@ -94,7 +95,8 @@ fn lists_are_dealt_out_evenly_in_order_unions_whole_and_maps_copied_and_nothing_
         // contiguous and even, the longer ones first
         let least = splits.len() / parallelism as usize;
         let longer = splits.len() % parallelism as usize;
-        let expected: Vec<usize> = (0..parallelism as usize).map(|n| least + usize::from(n < longer)).collect();
+        let expected: Vec<usize> =
+            (0..parallelism as usize).map(|n| least + usize::from(n < longer)).collect();
         assert_eq!(sizes, expected);
         old = saved(&backends);
         for state in ["splits", "offsets", "old-splits", "old-offsets"] {

@@ -11,8 +11,9 @@ use stillstream_state::{BackendFactory, Key, KeyedBackend, OperatorStateBackend,
 use stillstream_storage::metadata::{Anchor, METADATA_FILE, encode};
 use stillstream_types::streams::{SnapshotStore, SnapshotStream};
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CheckpointMetadata, Generation, JobId, KeyGroupRange, KeyedSnapshot, OperatorId,
-    OperatorState, OperatorSubtaskState, SavepointFormat, SnapshotForm, StreamHandle, SubtaskIndex,
+    CheckpointId, CheckpointKind, CheckpointMetadata, Generation, JobId, KeyGroupRange, KeyedSnapshot,
+    OperatorId, OperatorState, OperatorSubtaskState, SavepointFormat, SnapshotForm, StreamHandle,
+    SubtaskIndex,
 };
 
 /// Writes each stream as a file of the directory, named after what it is.
@@ -73,7 +74,12 @@ pub fn keys(range: KeyGroupRange) -> impl Iterator<Item = (u64, String)> {
     keys.filter(move |(_, key)| range.contains(key.key_hash(all_groups()).group()))
 }
 
-fn keyed(factory: &impl BackendFactory, index: u32, form: SavepointFormat, store: &Directory) -> Result<KeyedSnapshot, StateError> {
+fn keyed(
+    factory: &impl BackendFactory,
+    index: u32,
+    form: SavepointFormat,
+    store: &Directory,
+) -> Result<KeyedSnapshot, StateError> {
     let range = all_groups().range(index, PARALLELISM);
     let mut everything = Everything::register(backend_of(factory, range)?)?;
     for (n, key) in keys(range) {

@@ -121,7 +121,11 @@ impl<B: KeyedBackend<Key = String>> Everything<B> {
             let (value, list, mut map) =
                 (kinds.value.get(&ctx)?, kinds.list.get(&ctx)?, kinds.map.entries(&ctx)?);
             map.sort();
-            said.push(format!("{value:?} {list:?} {map:?} {:?} {:?}", kinds.sum.get(&ctx)?, kinds.mean.get(&ctx)?));
+            said.push(format!(
+                "{value:?} {list:?} {map:?} {:?} {:?}",
+                kinds.sum.get(&ctx)?,
+                kinds.mean.get(&ctx)?
+            ));
         }
         for window in [0, 1000, 2000] {
             said.push(format!("{:?}", self.windows.get(window, ctx.hash, key)?));

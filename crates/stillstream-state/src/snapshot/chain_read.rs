@@ -37,7 +37,10 @@ fn headers(meta: &ChainMeta, store: &dyn SnapshotStore) -> Result<Vec<DeltaHeade
 }
 
 /// What a chain holds: the header of its newest file, which names all states that there are.
-pub(super) fn newest_header(handle: &IncrementalHandle, store: &dyn SnapshotStore) -> Result<Header, StateError> {
+pub(super) fn newest_header(
+    handle: &IncrementalHandle,
+    store: &dyn SnapshotStore,
+) -> Result<Header, StateError> {
     let meta = ChainMeta::read(handle, store)?;
     match &meta.files[..] {
         [image] => read_header(&image.handle, store),

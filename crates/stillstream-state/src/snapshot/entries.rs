@@ -103,10 +103,7 @@ pub fn for_each_entry(
 ///
 /// # Errors
 /// If what says so cannot be read.
-pub fn native_header(
-    handle: &IncrementalHandle,
-    store: &dyn SnapshotStore,
-) -> Result<Header, StateError> {
+pub fn native_header(handle: &IncrementalHandle, store: &dyn SnapshotStore) -> Result<Header, StateError> {
     match handle.format {
         IncrementalFormat::HeapChain => newest_header(handle, store),
         IncrementalFormat::RocksDb => {
@@ -191,7 +188,8 @@ pub fn for_each_entry_of_chain(
                 why: error.to_string(),
             };
             let replaces = part.chunks.iter().any(|chunk| chunk.cover.is_some());
-            let hash_of = replaces.then(|| hash_of(&part, key_type, groups)).transpose().map_err(malformed)?;
+            let hash_of =
+                replaces.then(|| hash_of(&part, key_type, groups)).transpose().map_err(malformed)?;
             for chunk in part.chunks.iter() {
                 let mut take = |entry: SnapshotEntry<'_>| {
                     // `hash_of` has looked at each of these keys

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stillstream_types::config::{
     ByteSize, CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers,
-    ProgressMode, StateBackendType, options as o,
+    ProgressMode, RecoveryClaimMode, StateBackendType, options as o,
 };
 
 use super::StreamExecutionEnvironment;
@@ -150,6 +150,19 @@ impl StreamExecutionEnvironment {
     /// Starts from a retained checkpoint, if the job has no checkpoints of its own. Key `execution.state-recovery.path`.
     pub fn restore_from(&mut self, path: impl Into<String>) -> &mut Self {
         self.config.set(o::RECOVERY_PATH, path.into());
+        self
+    }
+
+    /// Who owns the snapshot of [`restore_from`](Self::restore_from). Key `execution.state-recovery.claim-mode`.
+    pub fn set_claim_mode(&mut self, mode: RecoveryClaimMode) -> &mut Self {
+        self.config.set(o::RECOVERY_CLAIM_MODE, mode);
+        self
+    }
+
+    /// Goes on from an older checkpoint of the job, although it has newer ones: output that was committed after it may appear
+    /// twice. Key `stillstream.checkpoint.fall-back-to`.
+    pub fn fall_back_to(&mut self, checkpoint: u64) -> &mut Self {
+        self.config.set(o::FALL_BACK_TO, i64::try_from(checkpoint).unwrap_or(i64::MAX));
         self
     }
 

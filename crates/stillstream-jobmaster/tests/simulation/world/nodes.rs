@@ -61,6 +61,7 @@ impl World {
             completed: Vec::new(),
             retained: Vec::new(),
             ended: None,
+            began: None,
         });
         record.generation.0 += 1;
         self.register = Some(record.clone());

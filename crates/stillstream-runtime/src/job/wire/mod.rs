@@ -273,5 +273,5 @@ macro_rules! kinds {
 
 kinds! {
     User = 0, Configuration = 1, Plan = 2, State = 3, CorruptSnapshot = 4, Checkpoint = 5, Storage = 6, Connector = 7,
-    Panic = 8, Peer = 9, Fenced = 10, Cancelled = 11, Timeout = 12,
+    Panic = 8, Peer = 9, Fenced = 10, Cancelled = 11, Timeout = 12, Incompatible = 13,
 }

@@ -6,6 +6,13 @@ use super::{Row, option};
 
 pub(super) const ROWS: &[Row] = &[
     option(
+        "stillstream.checkpoint.fall-back-to",
+        Kind::Long,
+        "-1",
+        "the number of an older checkpoint of the job, from which it goes on although it has newer ones; output that was \
+         committed after it may appear twice; -1: the newest",
+    ),
+    option(
         "stillstream.checkpoint.start-fresh",
         Kind::Boolean,
         "false",
