@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use stillstream_state::snapshot::{SnapshotEntry, for_each_entry, inspect, native_header};
+use stillstream_state::snapshot::{SnapshotEntry, for_each_entry, header_of_incremental, inspect};
 use stillstream_state::{Schema, StateError};
 use stillstream_storage::{RetainedCheckpoint, StorageError, StorageOptions};
 use stillstream_types::streams::SnapshotStore;
@@ -69,7 +69,7 @@ fn contents(
             let size: u64 = handle.files.iter().map(|file| file.stream.len()).sum();
             *contents.native.entry(native::form(handle)).or_default() += size + handle.meta.len();
             let reads = groups || handle.format == IncrementalFormat::HeapChain;
-            for meta in native_header(handle, store)?.states {
+            for meta in header_of_incremental(handle, store)?.states {
                 let state = contents.states.entry(meta.name.clone()).or_default();
                 state.what = meta.to_string();
                 state.uncounted |= !reads;

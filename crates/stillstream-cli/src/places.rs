@@ -62,7 +62,8 @@ pub(crate) fn savepoints(dir: &str) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&path).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?.path();
-        let of_job = entry.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("chk-"));
+        let of_job =
+            entry.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("chk-"));
         if !of_job && entry.join(METADATA_FILE).is_file() {
             found.push(entry);
         }

@@ -78,7 +78,11 @@ fn assert_sees_keys(checkpoint: &Path, when: &str) {
     let listed = |checkpoint: &Path| {
         let entries = std::fs::read_dir(checkpoint).unwrap().map(|entry| {
             let entry = entry.unwrap();
-            (entry.file_name(), entry.metadata().unwrap().len(), entry.metadata().unwrap().modified().unwrap())
+            (
+                entry.file_name(),
+                entry.metadata().unwrap().len(),
+                entry.metadata().unwrap().modified().unwrap(),
+            )
         });
         entries.collect::<std::collections::BTreeSet<_>>()
     };
@@ -186,7 +190,8 @@ fn keys_in_rocksdbs_files_are_listed_while_the_job_runs_and_afterwards() {
 
 /// A savepoint of the tree, copied elsewhere: it can be moved.
 fn moved(golden: &str) -> (tempfile::TempDir, PathBuf) {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stillstream-runtime/tests/golden").join(golden);
+    let golden =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../stillstream-runtime/tests/golden").join(golden);
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("moved");
     std::fs::create_dir(&to).unwrap();
@@ -209,10 +214,14 @@ fn a_savepoint_is_inspected_and_verified_at_any_place_and_its_damage_is_named() 
         let contents = said(0, &["inspect", path]);
         assert!(contents.starts_with("savepoint 17 of job `golden`"), "{contents}");
         let listed = said(0, &["list", savepoint.parent().unwrap().to_str().unwrap()]);
-        assert!(listed.contains("golden") && listed.contains("2023-11-14") && listed.contains(path), "{listed}");
+        assert!(
+            listed.contains("golden") && listed.contains("2023-11-14") && listed.contains(path),
+            "{listed}"
+        );
         let found = json(&["inspect", path, "--operator", "everything", "--key", "user-3", "--limit", "100"]);
         let entries = found["operators"][0]["entries"].as_array().unwrap();
-        let of = |state: &str| entries.iter().find(|entry| entry["state"] == state).cloned().unwrap_or_default();
+        let of =
+            |state: &str| entries.iter().find(|entry| entry["state"] == state).cloned().unwrap_or_default();
         // five kinds with and without a time to live, a window, two timers
         assert_eq!(entries.len(), 13, "{golden}: {entries:?}");
         assert_eq!((&of("sum")["value"], &of("windows")["value"]), (&3.into(), &3.into()), "{entries:?}");

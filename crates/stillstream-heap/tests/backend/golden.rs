@@ -114,7 +114,9 @@ fn the_example_of_the_documentation_is_what_is_written() -> Result<(), StateErro
     let is_byte = |word: &&str| word.len() == 2 && word.chars().all(|c| c.is_ascii_hexdigit());
     let bytes = example.lines().flat_map(|line| line.split_whitespace().take_while(is_byte));
     let bytes: Vec<u8> = bytes.map(|byte| u8::from_str_radix(byte, 16).expect("a byte")).collect();
-    let StreamHandle::Inline { bytes: written } = &handle.stream else { panic!("the memory store writes inline") };
+    let StreamHandle::Inline { bytes: written } = &handle.stream else {
+        panic!("the memory store writes inline")
+    };
     assert_eq!(written[..], bytes[..]);
     assert_eq!((handle.header_len, handle.sections[0].group), (62, KeyGroup(86)));
     Ok(())
