@@ -21,11 +21,14 @@ pub(crate) fn run(arguments: &RestorePlan) -> Result<Answer, Error> {
     }
     let snapshot = RetainedCheckpoint::open(&arguments.snapshot, &StorageOptions::default())
         .map_err(StorageError::into_error)?;
-    let choices = Choices { allow_non_restored_state: arguments.allow_non_restored_state, ..Choices::default() };
-    let found = check(snapshot.metadata(), snapshot.streams(), &plan, &choices)
-        .map_err(|error| StateError::into_error(error).context(format!("reading `{}`", snapshot.directory())))?;
-    let mut json = serde_json::to_value(&found)
-        .map_err(|error| Error::new(ErrorKind::State, format!("the answer cannot be written as JSON: {error}")))?;
+    let choices =
+        Choices { allow_non_restored_state: arguments.allow_non_restored_state, ..Choices::default() };
+    let found = check(snapshot.metadata(), snapshot.streams(), &plan, &choices).map_err(|error| {
+        StateError::into_error(error).context(format!("reading `{}`", snapshot.directory()))
+    })?;
+    let mut json = serde_json::to_value(&found).map_err(|error| {
+        Error::new(ErrorKind::State, format!("the answer cannot be written as JSON: {error}"))
+    })?;
     json["path"] = snapshot.directory().into();
     json["possible"] = found.is_possible().into();
     Ok(Answer { text: format!("{}: {found}", snapshot.directory()), json, damaged: !found.is_possible() })
@@ -34,7 +37,9 @@ pub(crate) fn run(arguments: &RestorePlan) -> Result<Answer, Error> {
 /// The plan of a job: in a file, or as its program says.
 fn plan(job: &str, arguments: &[String]) -> Result<PlanDescription, Error> {
     let wrong = |text: String| Error::new(ErrorKind::Configuration, text);
-    let bytes = std::fs::read(job).context(|| format!("reading `{job}`")).map_err(|error| wrong(error.to_string()))?;
+    let bytes = std::fs::read(job)
+        .context(|| format!("reading `{job}`"))
+        .map_err(|error| wrong(error.to_string()))?;
     if bytes.trim_ascii_start().starts_with(b"{") {
         let text = String::from_utf8_lossy(&bytes);
         return PlanDescription::from_json(&text).map_err(|error| wrong(format!("`{job}`: {error}")));
@@ -49,7 +54,9 @@ fn plan(job: &str, arguments: &[String]) -> Result<PlanDescription, Error> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status()
-        .map_err(|error| wrong(format!("`{job}` is neither a plan file nor a program that can be started: {error}")))?;
+        .map_err(|error| {
+            wrong(format!("`{job}` is neither a plan file nor a program that can be started: {error}"))
+        })?;
     let Ok(text) = std::fs::read_to_string(&file) else {
         return Err(wrong(format!(
             "`{job}` ended ({ended}) and gave no plan: its `main` has to come to `execute`; arguments that it needs go behind `--`"

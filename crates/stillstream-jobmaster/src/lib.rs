@@ -88,15 +88,18 @@ mod restore;
 
 pub use checkpoint::command::CheckpointReport;
 pub use checkpoint::config::{CheckpointConfig, CheckpointingMode, ConfigError, Retention};
+pub use checkpoint::distribution::Distribution;
 pub use checkpoint::event::RequestId;
 pub use checkpoint::failure::{CheckpointFailure, FailureReason};
 pub use checkpoint::statistics::{
-    CheckpointStatistics, CheckpointStatus, CheckpointSummary, Counts, LongestPhases, Phase, Slowest, explain,
+    CheckpointStatistics, CheckpointStatus, CheckpointSummary, Counts, LongestPhases, Phase, RestoredSummary,
+    Slowest, SubtaskStatistics, explain,
 };
 pub use checkpoint::storage::{
     DiscardId, DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
 };
 pub use job::engine::{JobCommand, JobEngine, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
+pub use job::exceptions::ExceptionEntry;
 pub use job::figures::Measured;
 pub use job::restart::RestartStrategyConfig;
 pub use job::start::{StartDecision, decide_start};

@@ -44,7 +44,7 @@ pub enum Control {
         /// The savepoint that it is; `None` for a checkpoint.
         savepoint: Option<SavepointTarget>,
         /// The last one of a job that stops: behind this barrier a subtask emits nothing, whatever its source or its timers
-        /// have. It still commits.
+        /// have. It still commits. (The last one after [`Drain`](Self::Drain) does not say this: there nothing is left to emit.)
         stop: bool,
     },
     /// Sources: end here, as if there were no more input.
@@ -76,6 +76,8 @@ pub struct AckMetrics {
     pub synchronous: Duration,
     /// The asynchronous part: writing.
     pub asynchronous: Duration,
+    /// Bytes of records of the next epoch that were set aside while the barrier was awaited on the other channels.
+    pub set_aside_bytes: u64,
 }
 
 /// Event time on the channels of one subtask.

@@ -176,7 +176,8 @@ pub fn check(
     plan: &PlanDescription,
     choices: &Choices,
 ) -> Result<RestoreCheck, StateError> {
-    let mut checking = Checking { choices, problems: Vec::new(), left_behind: Vec::new(), of: BTreeSet::new() };
+    let mut checking =
+        Checking { choices, problems: Vec::new(), left_behind: Vec::new(), of: BTreeSet::new() };
     let mut adopted = plan.operators.clone();
     for operator in &mut adopted {
         let set = operator.max_parallelism_is_set.then_some(operator.max_parallelism);
@@ -187,7 +188,9 @@ pub fn check(
     }
     let infos: Vec<_> = adopted.iter().map(OperatorDescription::info).collect();
     let planned = match checking.problems.is_empty() {
-        true => plan_restore(metadata, &infos, true).map_err(|error| checking.problems.push(error.to_string())).ok(),
+        true => plan_restore(metadata, &infos, true)
+            .map_err(|error| checking.problems.push(error.to_string()))
+            .ok(),
         // the numbers that do not fit have been said
         false => None,
     };
@@ -273,7 +276,9 @@ impl Checking<'_> {
             let wrong = stored.keyed.iter().find_map(|header| header.check_key(&key.0).err());
             self.problems.extend(wrong.map(|error| format!("{label}: {error}")));
         }
-        if let Some(error) = old.filter(|_| operator.key.is_some()).and_then(|old| other_backend(old, backend)) {
+        if let Some(error) =
+            old.filter(|_| operator.key.is_some()).and_then(|old| other_backend(old, backend))
+        {
             self.problems.push(format!("{label}: {error}"));
         }
         let keyed = stored.keyed.iter().flat_map(|header| &header.states).cloned();
@@ -319,7 +324,9 @@ impl Checking<'_> {
                 self.problems.push(format!("{label}: {error}"));
                 Verdict::Refused
             }
-            None if has_place(wanted, operator, stored) || !has_content(old, name, stored) => Verdict::Carried,
+            None if has_place(wanted, operator, stored) || !has_content(old, name, stored) => {
+                Verdict::Carried
+            }
             None => {
                 let what = format!("{label}: its state `{name}`, {stored}, has no place in the program");
                 match self.choices.allow(operator.id) {
@@ -360,9 +367,10 @@ fn has_content(old: Option<&OperatorState>, name: &str, stored: &Meta) -> bool {
         Meta::Keyed(_) => {
             !subtask.incremental.is_empty() || subtask.keyed.iter().any(|handle| !handle.sections.is_empty())
         }
-        Meta::Operator(_) => {
-            subtask.operator.iter().any(|handle| handle.states.get(name).is_some_and(|state| !state.offsets.is_empty()))
-        }
+        Meta::Operator(_) => subtask
+            .operator
+            .iter()
+            .any(|handle| handle.states.get(name).is_some_and(|state| !state.offsets.is_empty())),
     })
 }
 
@@ -395,6 +403,7 @@ fn bytes_of(share: &OperatorSubtaskState) -> u64 {
     let keyed = share.keyed.iter().flat_map(|handle| &handle.sections).map(|section| section.len);
     let incremental = share.incremental.iter().flat_map(|handle| handle.streams()).map(|stream| stream.len());
     let operator = share.operator.iter().flat_map(|handle| handle.states.values());
-    let operator = operator.map(|state| state.end.saturating_sub(state.offsets.first().copied().unwrap_or(state.end)));
+    let operator =
+        operator.map(|state| state.end.saturating_sub(state.offsets.first().copied().unwrap_or(state.end)));
     keyed.chain(incremental).chain(operator).fold(0, u64::saturating_add)
 }

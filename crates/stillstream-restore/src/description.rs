@@ -148,7 +148,9 @@ impl<'de> Deserialize<'de> for Type {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let TypeForm { shown, schema } = TypeForm::deserialize(deserializer)?;
         let bytes = unhex(&schema).ok_or_else(|| {
-            serde::de::Error::custom(format!("the schema of `{shown}` is not an even number of hexadecimal digits"))
+            serde::de::Error::custom(format!(
+                "the schema of `{shown}` is not an even number of hexadecimal digits"
+            ))
         })?;
         let schema = Schema::from_bytes(&bytes)
             .map_err(|error| serde::de::Error::custom(format!("the schema of `{shown}`: {error}")))?;
@@ -287,7 +289,9 @@ impl PlanDescription {
         struct Versioned {
             version: u32,
         }
-        let not = |error| DescriptionError(format!("it is not a plan file (`<job> plan --json` writes one): {error}"));
+        let not = |error| {
+            DescriptionError(format!("it is not a plan file (`<job> plan --json` writes one): {error}"))
+        };
         let Versioned { version } = serde_json::from_str(text).map_err(not)?;
         if version != PLAN_VERSION {
             return Err(DescriptionError(format!(

@@ -110,7 +110,11 @@ impl fmt::Display for LeftBehind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let becomes = if self.allowed { "left behind, as allowed" } else { "no operator claims it" };
         let (name, id, bytes) = (&self.name, &self.id, self.bytes);
-        write!(f, "left over: operator `{name}`, {}, id {id}, {bytes} bytes: {becomes}", uid(self.uid.as_ref()))
+        write!(
+            f,
+            "left over: operator `{name}`, {}, id {id}, {bytes} bytes: {becomes}",
+            uid(self.uid.as_ref())
+        )
     }
 }
 

@@ -170,7 +170,7 @@ impl JobStorage {
     /// Where one subtask writes its state for one checkpoint. `subtask` is a label for people and must differ between the
     /// subtasks of a job, as in `3-0` for subtask 0 of task 3.
     pub fn snapshot_store(&self, checkpoint: CheckpointId, subtask: &str) -> SubtaskSnapshots {
-        SubtaskSnapshots::new(self.streams.clone(), checkpoint, subtask, &self.options)
+        SubtaskSnapshots::new(self.streams.clone(), Some(checkpoint), subtask, &self.options)
     }
 
     /// Reads the streams of this job's checkpoints.

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use stillstream_types::{CheckpointMetadata, RegisterRecord, SnapshotIdentity, StreamHandle, checkpoint_paths};
+use stillstream_types::{
+    CheckpointMetadata, RegisterRecord, SnapshotIdentity, StreamHandle, checkpoint_paths,
+};
 use tokio::runtime::Handle;
 
 use crate::cleanup::KEEP_FILE;
@@ -38,7 +40,10 @@ impl RetainedCheckpoint {
     pub fn discard(self, identity: &SnapshotIdentity) -> Result<Vec<String>, StorageError> {
         let mut left = Vec::new();
         if SnapshotIdentity::of(self.metadata()) != *identity {
-            left.push(format!("`{}`: it is another snapshot than the one that was claimed", self.directory()));
+            left.push(format!(
+                "`{}`: it is another snapshot than the one that was claimed",
+                self.directory()
+            ));
             return Ok(left);
         }
         let streams = self.streams();
@@ -74,7 +79,8 @@ impl RetainedCheckpoint {
         let streams = self.streams();
         let mut found = BTreeMap::new();
         for entry in streams.store.list(&streams.anchor)? {
-            if let Some(directory) = entry.key.strip_suffix(METADATA_FILE).and_then(|key| key.strip_suffix('/'))
+            if let Some(directory) =
+                entry.key.strip_suffix(METADATA_FILE).and_then(|key| key.strip_suffix('/'))
                 && directory != self.key()
             {
                 found.insert(directory.to_owned(), entry.key.clone());

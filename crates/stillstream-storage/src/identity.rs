@@ -1,7 +1,9 @@
 //! Whose file it is: metadata and register say which checkpoint and which job they are of, and so do the names of their
 //! folders. Where the two differ somebody has moved files by hand, and what would be restored is not what it seems to be.
 
-use stillstream_types::{CheckpointId, CheckpointMetadata, JobId, RegisterRecord, checkpoint_paths};
+use stillstream_types::{
+    CheckpointId, CheckpointMetadata, CompletedRef, JobId, RegisterRecord, checkpoint_paths,
+};
 
 use crate::error::StorageError;
 
@@ -40,7 +42,11 @@ pub(crate) fn check_record(shown: &str, job: JobId, record: &RegisterRecord) -> 
         });
     }
     let named = record.completed.iter().chain(&record.retained);
-    match named.into_iter().find(|named| checkpoint_paths::checkpoint_of(&named.path) != Some(named.id)) {
+    let fits = |named: &CompletedRef| match named.is_savepoint() {
+        true => checkpoint_paths::is_location(&named.path),
+        false => checkpoint_paths::checkpoint_of(&named.path) == Some(named.id),
+    };
+    match named.into_iter().find(|named| !fits(named)) {
         None => Ok(()),
         Some(named) => Err(StorageError::corrupt(
             shown,

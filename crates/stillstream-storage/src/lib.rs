@@ -24,12 +24,14 @@
 //! |---|---|
 //! | [`checkpoint`] | [`CheckpointStorage`] and [`JobStorage`]: the layout above |
 //! | [`snapshot`] | streams of state: inline below a threshold, files above |
+//! | [`savepoint`] | the directory of one savepoint, which can be moved alone |
 //! | [`retained`] | reading a checkpoint at a path that a user names |
 //! | [`metadata`] | the format of `_metadata` |
 //! | [`register`] | the register and its compare-and-set |
 //! | [`lease`] | the right of one generation to write the register |
 //! | `neighbours` | which other jobs have checkpoints in the same directory |
 //! | [`references`] | which files in `shared/` checkpoints name |
+//! | `disposal` | deleting a savepoint because a person asks for it |
 //! | `claimed` | a snapshot that becomes a job's own |
 //! | [`cleanup`] | deleting: idempotent, and refusing when unsure |
 //! | [`survey`] | what every file in a job's directory is for |
@@ -42,6 +44,7 @@ mod claimed;
 pub mod cleanup;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod disposal;
 pub mod error;
 mod frame;
 mod identity;
@@ -58,6 +61,7 @@ pub mod references;
 pub mod register;
 pub mod retained;
 mod salvage;
+pub mod savepoint;
 pub mod snapshot;
 pub mod store;
 pub mod survey;
@@ -65,6 +69,7 @@ pub mod verify;
 
 pub use checkpoint::{CheckpointStorage, JobStorage};
 pub use cleanup::{DiscardReport, SweepReport};
+pub use disposal::dispose_of_savepoint;
 pub use error::{CasError, StorageError};
 pub use lease::Lease;
 pub use local::LocalStore;
@@ -75,6 +80,7 @@ pub use options::StorageOptions;
 pub use references::SharedReferences;
 pub use register::{Loaded, Register, Version};
 pub use retained::RetainedCheckpoint;
+pub use savepoint::SavepointDirectory;
 pub use store::BlobStore;
 pub use survey::{FileUse, Survey, SurveyedFile};
 pub use verify::VerifyMode;

@@ -422,7 +422,7 @@ impl BlobStore for LocalStore {
     }
 
     fn remove_empty_dirs(&self, prefix: &str) -> Result<(), StorageError> {
-        remove_empty(&self.path(prefix)?)
+        remove_empty(&self.dir(prefix)?)
     }
 
     fn sync_folder(&self, prefix: &str) -> Result<(), StorageError> {

@@ -44,10 +44,15 @@ impl JobStorage {
             Err(error) => references.unreadable.push(error.to_string()),
         };
         for checkpoint in completed {
-            add(checkpoint.id, self.read_metadata(&checkpoint.path).map(Some));
+            // a savepoint names files of its own directory only
+            let read = match checkpoint.is_savepoint() {
+                true => Ok(None),
+                false => self.read_metadata(&checkpoint.path).map(Some),
+            };
+            add(checkpoint.id, read);
         }
         for checkpoint in retained {
-            add(checkpoint.id, self.read_retained(&checkpoint.path));
+            add(checkpoint.id, self.read_retained(checkpoint));
         }
         let kept = match self.kept_directories() {
             Ok(kept) => kept,
@@ -70,11 +75,11 @@ impl JobStorage {
             let streams = metadata.iter().flat_map(CheckpointMetadata::streams);
             referenced.extend(streams.filter_map(StreamHandle::path).map(|path| self.key(path)));
         };
-        for completed in &record.completed {
+        for completed in record.completed.iter().filter(|completed| !completed.is_savepoint()) {
             add(Some(self.read_metadata(&completed.path)?));
         }
         for retained in &record.retained {
-            add(self.read_retained(&retained.path)?);
+            add(self.read_retained(retained)?);
         }
         for id in self.kept_directories()? {
             add(self.read_kept(id)?);
@@ -83,8 +88,12 @@ impl JobStorage {
     }
 
     /// The metadata of a checkpoint that belongs to a person; `None` if that one has deleted it, so that nothing is left in
-    /// its directory.
-    fn read_retained(&self, path: &str) -> Result<Option<CheckpointMetadata>, StorageError> {
+    /// its directory, and for a savepoint, which names nothing here.
+    fn read_retained(&self, retained: &CompletedRef) -> Result<Option<CheckpointMetadata>, StorageError> {
+        let path = &retained.path;
+        if retained.is_savepoint() {
+            return Ok(None);
+        }
         match self.read_metadata(path) {
             Err(error) if error.is_not_found() && self.store().list(&self.key(path))?.is_empty() => Ok(None),
             read => read.map(Some),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stillstream_types::{CheckpointMetadata, JobId, checkpoint_paths};
+use stillstream_types::{CheckpointKind, CheckpointMetadata, JobId, checkpoint_paths};
 
 use crate::error::StorageError;
 use crate::identity;
@@ -50,6 +50,8 @@ impl RetainedCheckpoint {
         }?;
         let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let shown = directory.join(METADATA_FILE).display().to_string();
+        // a savepoint may lie anywhere, and below another job's directory too
+        let job = job.filter(|_| found.metadata.kind != CheckpointKind::Savepoint);
         identity::check(&shown, name, job, &found.metadata)?;
         Ok(found)
     }
@@ -71,7 +73,13 @@ impl RetainedCheckpoint {
             Anchor::Parent => directory.rsplit_once('/').map_or("", |(above, _)| above).to_owned(),
         };
         let shown = store.display(directory);
-        Ok(Self { metadata, streams: Streams { store, anchor, own: false }, directory: shown, key: directory.to_owned(), owns_all })
+        Ok(Self {
+            metadata,
+            streams: Streams { store, anchor, own: false },
+            directory: shown,
+            key: directory.to_owned(),
+            owns_all,
+        })
     }
 
     /// What `_metadata` says.

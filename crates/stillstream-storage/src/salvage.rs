@@ -8,6 +8,7 @@ use crate::checkpoint::JobStorage;
 use crate::error::StorageError;
 use crate::metadata::METADATA_FILE;
 use crate::register::Loaded;
+use crate::retained::RetainedCheckpoint;
 use crate::verify::VerifyMode;
 
 /// The checkpoints that have a directory, and whether `_metadata` is there.
@@ -36,8 +37,12 @@ pub(crate) fn salvage(storage: &JobStorage, mut loaded: Loaded) -> Result<Loaded
     let newest = record.completed.last().map_or(CheckpointId(0), |completed| completed.id);
     let named = record.completed.len();
     let mut reasons = Vec::new();
-    record.completed.retain(|completed| match whole(storage, completed.id) {
-        Ok(_) => true,
+    let found = |completed: &CompletedRef| match completed.is_savepoint() {
+        true => RetainedCheckpoint::open(&completed.path, &storage.options)?.verify(VerifyMode::Lengths),
+        false => whole(storage, completed.id).map(drop),
+    };
+    record.completed.retain(|completed| match found(completed) {
+        Ok(()) => true,
         Err(error) => {
             reasons.push(error.to_string());
             false

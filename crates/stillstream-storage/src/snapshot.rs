@@ -131,11 +131,13 @@ fn missing(error: StorageError, len: u64) -> StorageError {
 ///
 /// A file is called `chk-<n>/<subtask>-<name>-<process tag>-<count>`, one that later checkpoints may name too
 /// `shared/<n>-<subtask>-<name>-<process tag>-<count>`. No other writer makes the same name: within an attempt the subtask
-/// differs, a retry in the same process has another count, and another process another tag.
+/// differs, a retry in the same process has another count, and another process another tag. In a savepoint's own directory a file
+/// has the first name without `chk-<n>/`, and none of the second kind is made.
 #[derive(Clone, Debug)]
 pub struct SubtaskSnapshots {
     streams: Streams,
-    checkpoint: CheckpointId,
+    /// `None`: a savepoint, whose files lie at the anchor itself, and of which no other snapshot names one.
+    checkpoint: Option<CheckpointId>,
     subtask: String,
     options: StorageOptions,
 }
@@ -146,7 +148,7 @@ static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
 impl SubtaskSnapshots {
     pub(crate) fn new(
         streams: Streams,
-        checkpoint: CheckpointId,
+        checkpoint: Option<CheckpointId>,
         subtask: &str,
         options: &StorageOptions,
     ) -> Self {
@@ -180,12 +182,16 @@ fn plain(name: &str) -> String {
 
 impl SnapshotStore for SubtaskSnapshots {
     fn create(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
-        let path = join(&checkpoint_paths::checkpoint(self.checkpoint), &self.file_name(name));
+        let name = self.file_name(name);
+        let path = match self.checkpoint {
+            Some(checkpoint) => join(&checkpoint_paths::checkpoint(checkpoint), &name),
+            None => name,
+        };
         self.open(path, self.options.inline_threshold())
     }
 
     fn keeps_shared(&self) -> bool {
-        true
+        self.checkpoint.is_some()
     }
 
     fn owns_shared(&self) -> bool {
@@ -193,8 +199,13 @@ impl SnapshotStore for SubtaskSnapshots {
     }
 
     fn create_shared(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
+        let Some(checkpoint) = self.checkpoint else {
+            let location = self.streams.store.display(&self.streams.anchor);
+            let reason = format!("`{name}` cannot be shared with other snapshots by a savepoint");
+            return Err(StorageError::BadLocation { location, reason }.into());
+        };
         // a handle can be named again only if it names a file, however small
-        self.open(checkpoint_paths::shared_file(self.checkpoint, &self.file_name(name)), 0)
+        self.open(checkpoint_paths::shared_file(checkpoint, &self.file_name(name)), 0)
     }
 
     fn read(&self, handle: &StreamHandle, offset: u64, len: u64) -> io::Result<Vec<u8>> {

@@ -68,8 +68,9 @@ impl JobStorage {
         let kept = self.kept_directories()?;
         let mut live: BTreeMap<String, Vec<CheckpointId>> = BTreeMap::new();
         let mut stays = Vec::new();
-        let named =
-            record.completed.iter().chain(&record.retained).map(|named| (named.id, named.path.clone()));
+        // a savepoint names nothing here
+        let here = record.completed.iter().chain(&record.retained).filter(|named| !named.is_savepoint());
+        let named = here.map(|named| (named.id, named.path.clone()));
         let marked = kept.iter().map(|id| (*id, checkpoint_paths::checkpoint(*id)));
         for (id, path) in named.chain(marked) {
             if stays.contains(&id) {

@@ -1,18 +1,19 @@
 //! Every path below a job's checkpoint directory, and the only parser of each.
 //!
 //! ```text
-//! <dir>/<job id>/chk-<n>/..              a checkpoint: its metadata and the state files that it alone names
-//! <dir>/<job id>/shared/<n>-..           a file that several checkpoints may name, written by checkpoint n
-//! <dir>/<job id>/taskowned/..            files that tasks own
-//! <dir>/<job id>/savepoint-<job>-<n>/..  a savepoint, which owns all its files
+//! <dir>/<job id>/chk-<n>/..       a checkpoint: its metadata and the state files that it alone names
+//! <dir>/<job id>/shared/<n>-..    a file that several checkpoints may name, written by checkpoint n
+//! <dir>/<job id>/taskowned/..     files that tasks own
 //! ```
 //!
-//! All paths here are relative to the job's checkpoint directory. The numbers are part of the protocol: a checkpoint's directory
+//! A savepoint lies where a person wants it, in a directory `savepoint-<job>-<random>` of its own, and owns all its files.
+//!
+//! All other paths here are relative to the job's checkpoint directory. The numbers are part of the protocol: a checkpoint's directory
 //! belongs to it alone, for an id is never used twice, and an acknowledgement may name a shared file of its own checkpoint, or
 //! one that a completed checkpoint names, and no other. So a parser takes the name that is written for a number and no other:
 //! `parse` alone would take `+7` and `07` as well.
 
-use crate::{CheckpointId, CheckpointKind, JobId};
+use crate::{CheckpointId, JobId};
 
 /// The folder of files that several checkpoints may name.
 pub const SHARED_FOLDER: &str = "shared";
@@ -35,24 +36,16 @@ pub fn checkpoint_of(name: &str) -> Option<CheckpointId> {
     number(name.strip_prefix("chk-")?)
 }
 
-/// The directory of a savepoint.
+/// The last part of a savepoint's location. `random` makes it a directory that nobody else has ever had.
 ///
 /// ```
-/// use stillstream_types::{CheckpointId, JobId, checkpoint_paths};
-/// let path = checkpoint_paths::savepoint(JobId([0xab; 16]), CheckpointId(17));
-/// assert_eq!(path, "savepoint-ababab-17");
+/// use stillstream_types::{JobId, checkpoint_paths};
+/// let name = checkpoint_paths::savepoint(JobId([0xab; 16]), "0123456789ab");
+/// assert_eq!(name, "savepoint-ababab-0123456789ab");
 /// ```
-pub fn savepoint(job: JobId, id: CheckpointId) -> String {
+pub fn savepoint(job: JobId, random: &str) -> String {
     let job: String = job.to_string().chars().take(6).collect();
-    format!("savepoint-{job}-{id}")
-}
-
-/// The directory of a checkpoint or savepoint.
-pub fn directory(job: JobId, kind: CheckpointKind, id: CheckpointId) -> String {
-    match kind {
-        CheckpointKind::Savepoint => savepoint(job, id),
-        CheckpointKind::Checkpoint | CheckpointKind::Final => checkpoint(id),
-    }
+    format!("savepoint-{job}-{random}")
 }
 
 /// The path of a file that checkpoint `by` writes and later ones may name; `rest` makes the name unique.
@@ -89,11 +82,15 @@ pub fn is_of_a_run(path: &str) -> bool {
     checkpoint_of(first).is_some() || first == SHARED_FOLDER || first == TASK_OWNED_FOLDER
 }
 
-/// Whether the path can be the directory of one checkpoint or savepoint: it is not empty, and its last part is neither a step
-/// within the tree nor a folder that checkpoints share.
-pub fn is_of_one_checkpoint(path: &str) -> bool {
-    let last = path.rsplit('/').next().unwrap_or_default();
-    !matches!(last, "" | "." | ".." | SHARED_FOLDER | TASK_OWNED_FOLDER)
+/// Whether this says by itself where a savepoint lies: a path from the root, or a URI.
+///
+/// ```
+/// use stillstream_types::checkpoint_paths::is_location;
+/// assert!(is_location("/data/savepoint-ab12cd") && is_location("file:///data/savepoint-ab12cd"));
+/// assert!(!is_location("chk-7") && !is_location("../chk-7") && !is_location(""));
+/// ```
+pub fn is_location(text: &str) -> bool {
+    std::path::Path::new(text).is_absolute() || text.contains("://")
 }
 
 /// Whether the path lies below this directory, and does not leave it on the way.
@@ -173,9 +170,9 @@ mod tests {
 
     #[test]
     fn a_savepoint_is_never_taken_for_a_checkpoint_or_for_something_that_checkpoints_share() {
-        let path = savepoint(JobId::from_name("job"), CheckpointId(7));
+        let path = savepoint(JobId::from_name("job"), "7");
         assert_eq!(checkpoint_of(&path), None);
-        assert!(is_of_one_checkpoint(&path) && !is_shared(&path) && !is_of_a_run(&path));
+        assert!(!is_shared(&path) && !is_of_a_run(&path));
     }
 
     #[test]

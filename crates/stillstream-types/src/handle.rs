@@ -5,6 +5,7 @@
 //! when it is read.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::checkpoint_paths;
@@ -143,6 +144,13 @@ impl KeyedSnapshot {
     /// Whether there is no state.
     pub fn is_empty(&self) -> bool {
         self.keyed.is_empty() && self.incremental.is_empty()
+    }
+
+    /// Bytes of all files that it names, whatever part of them is to be read.
+    pub fn len(&self) -> u64 {
+        let keyed = self.keyed.iter().map(|handle| &handle.stream);
+        let streams = keyed.chain(self.incremental.iter().flat_map(IncrementalHandle::streams));
+        sum(streams.map(StreamHandle::len))
     }
 }
 
@@ -343,8 +351,31 @@ impl CheckpointMetadata {
 pub struct CompletedRef {
     /// Its number.
     pub id: CheckpointId,
-    /// Its directory, relative to the job's checkpoint directory, as in `chk-17`.
+    /// Its directory, relative to the job's checkpoint directory, as in `chk-17`; of a savepoint the whole location.
     pub path: String,
+}
+
+impl CompletedRef {
+    /// Whether it is a savepoint: then its path is a location, it belongs to a person, and the system never deletes it.
+    ///
+    /// ```
+    /// use stillstream_types::{CheckpointId, CompletedRef};
+    /// let of = |path: &str| CompletedRef { id: CheckpointId(17), path: path.into() };
+    /// assert!(of("/data/savepoint-ababab-0123456789ab").is_savepoint());
+    /// assert!(!of("chk-17").is_savepoint());
+    /// ```
+    pub fn is_savepoint(&self) -> bool {
+        checkpoint_paths::checkpoint_of(&self.path).is_none()
+    }
+}
+
+impl fmt::Display for CompletedRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_savepoint() {
+            true => write!(f, "savepoint {} ({})", self.id, self.path),
+            false => write!(f, "checkpoint {}", self.id),
+        }
+    }
 }
 
 /// What became of a job, as the register knows it.
@@ -464,10 +495,11 @@ pub struct RegisterRecord {
     pub outcome: JobOutcome,
     /// The highest checkpoint id that any attempt ever used or may have used.
     pub last_checkpoint_id: CheckpointId,
-    /// Retained checkpoints, oldest first.
+    /// Retained checkpoints, oldest first. The savepoint of a stop is among them from the moment at which it is complete until
+    /// the stop is recorded: whatever happens between the two goes on from there.
     pub completed: Vec<CompletedRef>,
-    /// Checkpoints of earlier, cancelled runs that their owner asked to keep. Never restored from by themselves, and
-    /// never deleted by the system.
+    /// Checkpoints of earlier, cancelled runs that their owner asked to keep, and savepoints with which runs were stopped. Never
+    /// restored from by themselves, and never deleted by the system.
     pub retained: Vec<CompletedRef>,
     /// How the job ended. `None` while it runs, and in records of releases that did not write it.
     pub ended: Option<Box<JobEnd>>,

@@ -24,7 +24,9 @@ use crate::collection::Collection;
 use crate::data_stream::DataStream;
 use crate::graph::Graph;
 use crate::logging::init_logging;
+use crate::rest::Door;
 use crate::settings::{PlanSettings, job_settings, plan_settings};
+use crate::signals;
 
 /// Where a job begins: makes sources, holds the settings, and runs what was built.
 ///
@@ -48,6 +50,8 @@ pub struct StreamExecutionEnvironment {
     /// What keys cannot say of a backend.
     backend: MemoryStateBackend,
     arguments: Vec<String>,
+    /// The program was started with the environment's arguments: whoever did that can watch and drive its jobs.
+    from_args: bool,
     /// Jobs that were executed, each with its graph and the size that it had.
     executed: RefCell<Vec<(String, Graph, usize)>>,
     /// Whether a job is run, or only described.
@@ -167,6 +171,9 @@ impl StreamExecutionEnvironment {
 impl StreamExecutionEnvironment {
     /// Runs what was built and waits for its end.
     ///
+    /// SIGINT (Ctrl-C) and SIGTERM stop a job that the program's main thread executes so with a last checkpoint: its output is
+    /// committed, and the next start goes on from there. A second one ends the process at once. Key `stillstream.signals`.
+    ///
     /// Where the program was started with `plan` ([`from_args`](Self::from_args)) nothing runs: the operators are printed with their
     /// ids and states, and the program ends here with exit code 0.
     ///
@@ -183,7 +190,15 @@ impl StreamExecutionEnvironment {
     /// ([`restore_from`](Self::restore_from) or `start_fresh`). Later what ended the job: its error when the
     /// restart strategy gives up, or that it was cancelled.
     pub fn execute(&self, name: impl Into<String>) -> Result<JobResult> {
-        self.execute_async(name)?.wait()
+        let name = name.into();
+        let signals = self.config.get(o::SIGNALS) && signals::is_main_thread() && !in_worker_process();
+        if !signals {
+            return self.execute_async(name)?.wait();
+        }
+        signals::refuse_after_signal(&name)?;
+        let job = self.execute_async(name)?;
+        let _watched = signals::watch(&job);
+        job.wait()
     }
 
     /// Starts what was built and returns at once. The [`JobClient`] watches the job, takes checkpoints,
@@ -209,7 +224,11 @@ impl StreamExecutionEnvironment {
         self.executed.borrow_mut().push((name.clone(), graph.clone(), graph.len()));
         let mut settings = job_settings(&name, &self.config, &self.backend)?;
         settings.error_is_printed = log_is_ours;
+        settings.configuration = self.config.shown();
         let worker = in_worker_process();
+        if worker {
+            signals::leave_to_the_job_manager();
+        }
         let wanted = plan_settings(&self.config);
         *graph.commit_policy().lock().unwrap_or_else(PoisonError::into_inner) = wanted.commits;
         let mut plan = graph.plan()?;
@@ -221,7 +240,12 @@ impl StreamExecutionEnvironment {
         if !worker {
             graph.run_checks()?;
         }
-        submit(plan, settings)
+        // the job's own process has the server; a worker process of it has none
+        let door = if worker { Door::closed() } else { Door::open(&self.config, self.from_args)? };
+        settings.rest_address = door.address();
+        let job = submit(plan, settings)?;
+        door.admit(&job);
+        Ok(job)
     }
 
     /// Where only the plan is wanted, says it and ends the program.

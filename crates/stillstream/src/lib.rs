@@ -52,9 +52,11 @@ mod logging;
 mod operators;
 mod plain_functions;
 pub mod prelude;
+mod rest;
 mod restart;
 mod settings;
 mod side_output;
+mod signals;
 mod sinks;
 pub mod state;
 pub mod testing;
@@ -80,9 +82,9 @@ pub use stillstream_jobmaster::{
 pub use stillstream_runtime::connect;
 pub use stillstream_runtime::exchange::KeySelector;
 pub use stillstream_runtime::job::{
-    ChannelEventTime, CheckpointTotals, JobClient, JobMetrics, JobResult, TaskEventTime,
+    ChannelEventTime, CheckpointTotals, JobClient, JobEnding, JobMetrics, JobResult, TaskEventTime,
 };
 pub use stillstream_runtime::{Batch, SourceStatus};
 pub use stillstream_types::config;
-pub use stillstream_types::{CheckpointId, Error, ErrorKind, Result, ResultExt};
+pub use stillstream_types::{CheckpointId, Error, ErrorKind, Result, ResultExt, SavepointFormat};
 pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};

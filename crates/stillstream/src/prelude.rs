@@ -5,7 +5,7 @@ pub use std::time::Duration;
 pub use stillstream_connectors::{
     Collect, CsvSource, Discard, FileSink, Generator, Malformed, OnMalformed, Print, TextSource,
 };
-pub use stillstream_runtime::job::{JobClient, JobResult};
+pub use stillstream_runtime::job::{JobClient, JobEnding, JobResult};
 #[cfg(feature = "serde-adapter")]
 pub use stillstream_state::Serde;
 pub use stillstream_state::{
@@ -16,7 +16,7 @@ pub use stillstream_types::config::{
     CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
 };
 pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
-pub use stillstream_types::{Error, ErrorKind, Result, ResultExt, Timestamp};
+pub use stillstream_types::{Error, ErrorKind, Result, ResultExt, SavepointFormat, Timestamp};
 
 pub use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,

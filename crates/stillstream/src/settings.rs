@@ -83,6 +83,7 @@ pub(crate) fn job_settings(
         frame_size: config.get(o::RPC_FRAME_SIZE).bytes(),
         progress: config.get(o::PROGRESS),
         heartbeat_timeout: config.get(o::HEARTBEAT_TIMEOUT),
+        savepoint_dir: config.get(o::SAVEPOINT_DIR),
         ..JobSettings::default()
     })
 }

@@ -1,13 +1,15 @@
 //! Checkpoints that do not make it: their files go, everybody is told, and the failure is counted.
 
-use stillstream_types::{CheckpointId, CheckpointKind, ErrorKind};
+use stillstream_types::{CheckpointId, CheckpointKind, ErrorKind, SubtaskId};
 
 use super::{Abandoned, CheckpointCoordinator, Pending, Phase, REMEMBERED};
 use crate::checkpoint::command::Command;
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason, Verdict};
+use crate::checkpoint::pending::{Acknowledged, Files};
 use crate::checkpoint::register::Purpose;
 use crate::checkpoint::statistics::{
-    CheckpointStatus, CheckpointSummary, LongestPhases, Slowest, explain, missing_text, slowest_phase,
+    CheckpointStatus, CheckpointSummary, LongestPhases, Slowest, SubtaskStatistics, explain, missing_text,
+    slowest_phase,
 };
 use crate::message::Control;
 
@@ -18,17 +20,22 @@ impl CheckpointCoordinator {
             return;
         }
         self.register.withdraw(id);
-        let Some((path, phase)) = self.pending.get(&id).map(|p| (p.checkpoint.path.clone(), p.phase)) else {
+        let Some((files, phase)) = self.pending.get(&id).map(|p| (p.checkpoint.files(), p.phase)) else {
             return;
         };
+        if let (Files::Savepoint(location), Phase::Registering) = (&files, phase) {
+            let message =
+                format!("{message}; the savepoint itself is complete, and is left in place: {location}");
+            return self.fail_and_leave(id, reason, &message);
+        }
         let mut shared = self.shared.abort(id);
         if phase == Phase::WritingMetadata {
-            let (path, shared) = (path.clone(), std::mem::take(&mut shared));
-            self.abandoned_writes.insert(id, Abandoned { path, shared });
+            let (files, shared) = (files.clone(), std::mem::take(&mut shared));
+            self.abandoned_writes.insert(id, Abandoned { files, shared });
         }
-        self.fail_and_leave(id, reason, message);
+        self.give_up(id, reason, message, Some(files.clone()));
         if phase != Phase::WritingMetadata {
-            self.discard_directory(id, &path, shared);
+            self.discard_all(id, &files, shared);
         }
         // a task that declined, or that is late, may have written more than it said
         self.sweep_wanted = true;
@@ -38,33 +45,50 @@ impl CheckpointCoordinator {
 
     /// Aborts a checkpoint without touching its files.
     pub(super) fn fail_and_leave(&mut self, id: CheckpointId, reason: FailureReason, message: &str) {
+        self.give_up(id, reason, message, None);
+    }
+
+    /// Aborts a checkpoint. `deleted` are its files, if late ones of them are to be deleted.
+    fn give_up(&mut self, id: CheckpointId, reason: FailureReason, message: &str, deleted: Option<Files>) {
         let Some(pending) = self.pending.remove(&id) else { return };
         let summary = self.summary(&pending, CheckpointStatus::Failed(format!("{message} ({reason})")));
         match reason {
             // nobody was slow: the attempt ended under it, and the end has its own line
             FailureReason::JobFailoverRegion | FailureReason::CheckpointCoordinatorShutdown => {
-                self.info(format!("checkpoint {id} was given up: {message}"));
+                self.info(format!("{} was given up: {message}", pending.checkpoint.label()));
             }
             _ => self.warn(explain(&summary)),
         }
         self.statistics.on_ended(summary);
-        self.remembered.push_back((id, pending.checkpoint.path.clone()));
-        if self.remembered.len() > REMEMBERED {
-            self.remembered.pop_front();
-        }
+        self.remember(id, deleted);
         let generation = pending.generation;
         if self.attempt_of(generation).is_some() {
             self.tell(generation, Control::Aborted { id });
         }
+        let message = format!("{} failed: {message}", pending.checkpoint.label());
         if let Some(request) = pending.checkpoint.request {
-            let result = Err(CheckpointFailure::new(reason, format!("checkpoint {id} failed: {message}")));
+            let result = Err(CheckpointFailure::new(reason, message.clone()));
             self.out.push(Command::Reply { request, result });
         }
-        let message = format!("checkpoint {id} failed: {message}");
-        if pending.checkpoint.kind == CheckpointKind::Final {
-            self.retry_final(&message);
+        match pending.checkpoint.kind {
+            _ if pending.checkpoint.last => self.last_failed(id, reason, &message),
+            // it is a person's, and nothing depends on it
+            CheckpointKind::Savepoint => {}
+            CheckpointKind::Final | CheckpointKind::Checkpoint => {
+                if pending.checkpoint.kind == CheckpointKind::Final {
+                    self.retry_final(&message);
+                }
+                self.count_failure(id, reason, &message);
+            }
         }
-        self.count_failure(id, reason, &message);
+    }
+
+    /// Remembers what becomes of an acknowledgement that comes too late.
+    pub(super) fn remember(&mut self, id: CheckpointId, deleted: Option<Files>) {
+        self.remembered.push_back((id, deleted));
+        if self.remembered.len() > REMEMBERED {
+            self.remembered.pop_front();
+        }
     }
 
     /// Counts a failure, and fails the job if it was one too many.
@@ -129,11 +153,13 @@ impl CheckpointCoordinator {
         match purpose {
             Purpose::Complete(new) => {
                 let message = format!(
-                    "checkpoint {}: {text}; it is not known whether it is completed, its files are left in place",
-                    new.id
+                    "{new}: {text}; it is not known whether it is completed, its files are left in place"
                 );
                 self.warn(message.clone());
-                self.count_failure(new.id, FailureReason::CheckpointExpired, &message);
+                match self.stop.as_ref().is_some_and(|stop| stop.is_last(new.id)) {
+                    true => self.stop_failed(FailureReason::CheckpointExpired, &message),
+                    false => self.count_failure(new.id, FailureReason::CheckpointExpired, &message),
+                }
             }
             Purpose::Claim => {
                 let message = format!("{text}, so no attempt can begin");
@@ -145,7 +171,7 @@ impl CheckpointCoordinator {
         }
     }
 
-    fn missing_names(&self, pending: &Pending) -> Vec<(stillstream_types::SubtaskId, String)> {
+    fn missing_names(&self, pending: &Pending) -> Vec<(SubtaskId, String)> {
         let attempt = self.attempt_of(pending.generation);
         let name = |id| attempt.map_or_else(|| "task".to_owned(), |attempt| attempt.name(id).to_owned());
         pending.checkpoint.missing().take(10).map(|id| (id, name(id))).collect()
@@ -154,6 +180,12 @@ impl CheckpointCoordinator {
     pub(super) fn summary(&self, pending: &Pending, status: CheckpointStatus) -> CheckpointSummary {
         let checkpoint = &pending.checkpoint;
         let attempt = self.attempt_of(pending.generation);
+        let detail = |(subtask, part): (&SubtaskId, &Acknowledged)| SubtaskStatistics {
+            subtask: *subtask,
+            after: part.at.saturating_sub(checkpoint.triggered_at),
+            size_bytes: part.snapshot.len(),
+            metrics: part.metrics,
+        };
         let slowest = checkpoint.last_acknowledged().and_then(|(subtask, at)| {
             let (phase, phase_took) = slowest_phase(&checkpoint.acknowledged().get(&subtask)?.metrics);
             let name = attempt.map_or_else(|| "task".to_owned(), |attempt| attempt.name(subtask).to_owned());
@@ -172,6 +204,9 @@ impl CheckpointCoordinator {
             missing: self.missing_names(pending),
             slowest,
             phases: LongestPhases::of(checkpoint.acknowledged().values().map(|part| &part.metrics)),
+            path: checkpoint.path.clone(),
+            triggered_at_ms: checkpoint.triggered_at_ms,
+            details: checkpoint.acknowledged().iter().map(detail).collect(),
         }
     }
 }

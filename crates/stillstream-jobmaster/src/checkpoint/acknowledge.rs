@@ -19,7 +19,7 @@ use super::{CheckpointCoordinator, Phase};
 use crate::checkpoint::cleaner::files_of;
 use crate::checkpoint::command::Command;
 use crate::checkpoint::failure::FailureReason;
-use crate::checkpoint::pending::AckOutcome;
+use crate::checkpoint::pending::{AckOutcome, Files};
 use crate::message::AckMetrics;
 
 impl CheckpointCoordinator {
@@ -71,9 +71,10 @@ impl CheckpointCoordinator {
                 let parts = pending.checkpoint.acknowledged().values();
                 let ours: BTreeSet<&str> = parts.flat_map(|part| files_of(&part.snapshot)).collect();
                 let shared = files_of(&snapshot).any(|path| ours.contains(path));
-                let path = pending.checkpoint.path.clone();
+                let files = pending.checkpoint.files();
                 self.warn(format!("{label} acknowledged checkpoint {id} but takes no part in it"));
-                if !shared {
+                // what lies in a savepoint's directory goes with it, or stays in it
+                if let (Files::Checkpoint(path), false) = (files, shared) {
                     self.discard_files(id, &path, &snapshot);
                 }
             }
@@ -94,17 +95,25 @@ impl CheckpointCoordinator {
             ));
             return;
         }
-        let late = self.remembered.iter().find(|(late, _)| *late == id).map(|(_, path)| path.clone());
-        match &late {
-            Some(_) => {
-                self.warn(format!("{who} acknowledged checkpoint {id} too late: its files are deleted"))
+        let late = self.remembered.iter().find(|(late, _)| *late == id).map(|(_, files)| files.clone());
+        let deleted = "its files are deleted";
+        match late {
+            Some(Some(files)) => {
+                self.warn(format!("{who} acknowledged checkpoint {id} too late: {deleted}"));
+                match files {
+                    Files::Checkpoint(path) => self.discard_files(id, &path, snapshot),
+                    // nothing else is in its directory, or will be
+                    Files::Savepoint(_) => self.discard_all(id, &files, Vec::new()),
+                }
             }
-            None => self.warn(format!(
-                "{who} acknowledged checkpoint {id}, which is not under way: its files are deleted"
-            )),
+            Some(None) => {
+                self.info(format!("{who} acknowledged savepoint {id} once more: its files are left alone"));
+            }
+            None => {
+                self.warn(format!("{who} acknowledged checkpoint {id}, which is not under way: {deleted}"));
+                self.discard_files(id, &checkpoint_paths::checkpoint(id), snapshot);
+            }
         }
-        let directory = late.unwrap_or_else(|| checkpoint_paths::checkpoint(id));
-        self.discard_files(id, &directory, snapshot);
     }
 
     pub(super) fn discard_files(&mut self, id: CheckpointId, directory: &str, snapshot: &TaskSnapshot) {
@@ -120,6 +129,20 @@ impl CheckpointCoordinator {
         match self.cleaner.discard_directory(id, path, shared, self.register.named(), self.now) {
             Ok(call) => self.call(call),
             Err(refusal) => self.warn(refusal.to_string()),
+        }
+    }
+
+    /// Deletes all that one checkpoint or savepoint has written, and then `shared`.
+    pub(super) fn discard_all(&mut self, id: CheckpointId, files: &Files, shared: Vec<String>) {
+        match files {
+            Files::Checkpoint(path) => self.discard_directory(id, path, shared),
+            Files::Savepoint(location) => {
+                let named = self.register.named();
+                match self.cleaner.discard_savepoint(id, location, named, self.now) {
+                    Ok(call) => self.call(call),
+                    Err(refusal) => self.warn(refusal.to_string()),
+                }
+            }
         }
     }
 

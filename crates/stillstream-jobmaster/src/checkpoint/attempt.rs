@@ -10,6 +10,7 @@ use crate::checkpoint::cleaner;
 use crate::checkpoint::command::Command;
 use crate::checkpoint::failure::FailureReason;
 use crate::checkpoint::register::Purpose;
+use crate::checkpoint::statistics::RestoredSummary;
 use crate::checkpoint::storage::StorageCall;
 use crate::plan::TaskInfo;
 
@@ -62,7 +63,7 @@ impl CheckpointCoordinator {
             return;
         }
         if let Some(generation) = self.attempt.as_ref().map(|attempt| attempt.generation) {
-            self.on_attempt_stopped(generation, "another attempt was requested");
+            self.on_attempt_stopped(generation, "another attempt was requested", true);
         }
         self.attempt_wanted = true;
         if !self.register.has(|purpose| *purpose == Purpose::Claim) {
@@ -95,7 +96,7 @@ impl CheckpointCoordinator {
         let mut record = old.clone();
         record.generation = Generation(old.generation.0 + 1);
         record.last_checkpoint_id = record.last_checkpoint_id.max(CheckpointId(self.used.0 + ID_RESERVE));
-        if matches!(record.outcome, JobOutcome::Finished | JobOutcome::Cancelled) {
+        if matches!(record.outcome, JobOutcome::Finished | JobOutcome::Cancelled | JobOutcome::Stopped) {
             // a new run begins afresh; what the last one left belongs to a person
             record.retained.append(&mut record.completed);
         }
@@ -109,6 +110,9 @@ impl CheckpointCoordinator {
         self.attempt_wanted = false;
         let restore_from = self.latest_completed().cloned();
         self.statistics.counts.restored += u64::from(restore_from.is_some());
+        let at_ms = self.wall_ms;
+        self.statistics.last_restored =
+            restore_from.clone().map(|checkpoint| RestoredSummary { checkpoint, at_ms });
         self.out.push(Command::BeginAttempt { generation, restore_from });
         self.call(StorageCall::ListDirectories);
         self.read_references();
@@ -143,13 +147,14 @@ impl CheckpointCoordinator {
         self.next_periodic = self.config.period().map(|period| self.now + first(period));
     }
 
-    pub(super) fn on_attempt_stopped(&mut self, generation: Generation, reason: &str) {
+    pub(super) fn on_attempt_stopped(&mut self, generation: Generation, reason: &str, restarts: bool) {
         if self.attempt_of(generation).is_none() {
             return;
         }
         self.attempt = None;
         self.next_periodic = None;
         if !matches!(self.closing, Closing::Ending { .. }) {
+            self.stop_lost(reason, restarts);
             self.closing = Closing::Open;
         }
         self.abort_all(FailureReason::JobFailoverRegion, &format!("the attempt ended: {reason}"));

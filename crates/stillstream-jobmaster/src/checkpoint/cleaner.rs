@@ -1,19 +1,21 @@
 //! What may be deleted.
 //!
-//! Three rules, each of which fails closed:
+//! Four rules, each of which fails closed:
 //!
 //! 1. Nothing that a register record names, or a record that is being written would name, is deleted: callers pass all of
 //!    them as `named`.
 //! 2. Single files are deleted only below the directory of the checkpoint that they were reported for. Ids are never
 //!    used twice, so such a directory belongs to that checkpoint alone. About files below `shared/` the registry decides
 //!    (see [`shared_files`](crate::checkpoint::shared_files)).
-//! 3. Leftovers of a crash are recognised by name (`chk-<n>`) and an id below the first one of the present claim; anything else
+//! 3. A savepoint belongs to a person. Only one that failed is deleted, as a whole, by its own call.
+//! 4. Leftovers of a crash are recognised by name (`chk-<n>`) and an id below the first one of the present claim; anything else
 //!    in the directory is left alone.
 //!
 //! Deletions are counted, so that slow ones hold back new checkpoints, but only for a while: one that hangs is
 //! overdue and holds back nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_types::{CheckpointId, CompletedRef, StreamHandle, TaskSnapshot, checkpoint_paths};
@@ -96,7 +98,7 @@ impl Cleaner {
         now: Duration,
     ) -> Result<StorageCall, Refusal> {
         let path = path.trim_end_matches('/');
-        if !checkpoint_paths::is_of_one_checkpoint(path) {
+        if checkpoint_paths::checkpoint_of(path).is_none() {
             return Err(Refusal::NotACheckpoint { path: path.to_owned() });
         }
         if named.any(|checkpoint| checkpoint.id == id || checkpoint.path == path) {
@@ -104,6 +106,20 @@ impl Cleaner {
         }
         let target = DiscardTarget::Directory { path: path.to_owned(), shared };
         Ok(self.start(target, path.to_owned(), true, now))
+    }
+
+    /// Deletes what a savepoint that failed has written.
+    pub fn discard_savepoint<'a>(
+        &mut self,
+        id: CheckpointId,
+        location: &Arc<str>,
+        mut named: impl Iterator<Item = &'a CompletedRef>,
+        now: Duration,
+    ) -> Result<StorageCall, Refusal> {
+        if named.any(|checkpoint| checkpoint.id == id || *checkpoint.path == **location) {
+            return Err(Refusal::Named { path: location.to_string(), id });
+        }
+        Ok(self.start(DiscardTarget::Savepoint(location.clone()), location.to_string(), false, now))
     }
 
     /// Deletes shared files that the registry has given back; `None` if there are none.
@@ -228,10 +244,24 @@ mod tests {
 
     #[test]
     fn what_is_not_one_checkpoint_is_never_deleted() {
-        for path in ["", "/", ".", "a/..", "shared", "x/taskowned/"] {
+        for path in
+            ["", "/", ".", "a/..", "shared", "x/taskowned/", "savepoint-1-2", "/s/savepoint-1-2", "a/chk-4"]
+        {
             let refused = cleaner().discard_directory(CheckpointId(4), path, vec![], [].iter(), NOW);
             assert!(matches!(refused, Err(Refusal::NotACheckpoint { .. })), "{path}");
         }
+    }
+
+    #[test]
+    fn a_savepoint_that_the_register_names_is_never_deleted() {
+        let named = [CompletedRef { id: CheckpointId(4), path: "/s/a".into() }];
+        for (id, location) in [(4, "/s/b"), (5, "/s/a")] {
+            let refused = cleaner().discard_savepoint(CheckpointId(id), &location.into(), named.iter(), NOW);
+            assert!(matches!(refused, Err(Refusal::Named { .. })), "{id} {location}");
+        }
+        let call = cleaner().discard_savepoint(CheckpointId(5), &"/s/b".into(), named.iter(), NOW);
+        let target = DiscardTarget::Savepoint("/s/b".into());
+        assert_eq!(call, Ok(StorageCall::Discard { discard: DiscardId(0), target }));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct CheckpointReport {
     pub id: CheckpointId,
     /// What it is.
     pub kind: CheckpointKind,
-    /// Its directory: relative to that of the job, and from the root (as `--from` takes it) where a client of a job gets it.
+    /// Its directory: of a savepoint its location, otherwise relative to that of the job, and from the root (as `--from` takes it) where a client of a job gets it.
     pub path: String,
     /// Bytes of state.
     pub size_bytes: u64,
@@ -58,16 +58,21 @@ pub enum Command {
         /// What, where, and what to do.
         message: String,
     },
+    /// The stop of the job has failed after its tasks had heard of it: begin the attempt anew, at once, and not as a task's fault.
+    RestartAttempt {
+        /// Why.
+        message: String,
+    },
     /// The outcome is in the register: the job may report it and let its tasks go.
     FinishJob {
-        /// Finished, cancelled or failed.
+        /// Finished, stopped, suspended, cancelled or failed.
         outcome: JobOutcome,
     },
     /// The outcome could not be recorded in its time, or cannot be at all: the job ends with it all the same, and nothing
     /// else is tried. What the register says instead, and what the next start makes of that, is in the message. No command
     /// follows.
     EndUnrecorded {
-        /// Finished, cancelled or failed.
+        /// Finished, stopped, suspended, cancelled or failed.
         outcome: JobOutcome,
         /// Why, and what it means.
         message: String,

@@ -10,7 +10,8 @@ use stillstream_types::{
 use super::{Abandoned, CheckpointCoordinator, Closing, ID_RESERVE, Pending, Phase, Stopped};
 use crate::checkpoint::command::{CheckpointReport, Command};
 use crate::checkpoint::completed;
-use crate::checkpoint::failure::FailureReason;
+use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
+use crate::checkpoint::pending::Files;
 use crate::checkpoint::register::{Purpose, Settled};
 use crate::checkpoint::statistics::CheckpointStatus;
 use crate::checkpoint::storage::{StorageCall, WriteOutcome};
@@ -22,6 +23,7 @@ impl CheckpointCoordinator {
         let Some(operators) = self.pending.get(&id).map(|pending| self.operators(pending)) else { return };
         let Some(pending) = self.pending.get_mut(&id) else { return };
         pending.phase = Phase::WritingMetadata;
+        let savepoint = pending.checkpoint.is_savepoint().then(|| pending.checkpoint.path.clone());
         let metadata = Box::new(CheckpointMetadata {
             id,
             job: self.job,
@@ -31,7 +33,7 @@ impl CheckpointCoordinator {
             triggered_at_ms: pending.checkpoint.triggered_at_ms,
             operators,
         });
-        self.call(StorageCall::WriteMetadata { metadata, savepoint: None });
+        self.call(StorageCall::WriteMetadata { metadata, savepoint });
     }
 
     /// The state of all operators that have any, in the plan's order.
@@ -67,20 +69,25 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn on_metadata_written(&mut self, id: CheckpointId, outcome: WriteOutcome) {
-        if let Some(Abandoned { path, shared }) = self.abandoned_writes.remove(&id) {
-            self.discard_directory(id, &path, shared);
-            return;
+        if let Some(Abandoned { files, shared }) = self.abandoned_writes.remove(&id) {
+            return match (files, outcome) {
+                (Files::Savepoint(location), WriteOutcome::Unknown(text)) => self.warn(format!(
+                    "savepoint {id} was given up, and it is not known whether {location}/_metadata was written ({text}): what                      is there is left in place"
+                )),
+                (files, _) => self.discard_all(id, &files, shared),
+            };
         }
         let Some(pending) = self.pending.get_mut(&id).filter(|p| p.phase == Phase::WritingMetadata) else {
             return;
         };
-        let path = pending.checkpoint.path.clone();
-        let is_savepoint = pending.checkpoint.kind == CheckpointKind::Savepoint;
+        let (path, last) = (pending.checkpoint.path.clone(), pending.checkpoint.last);
+        let is_savepoint = pending.checkpoint.is_savepoint();
         let reason = FailureReason::FinalizeCheckpointFailure;
         match outcome {
-            WriteOutcome::Written if is_savepoint => self.announce(id),
+            WriteOutcome::Written if is_savepoint && !last => self.announce(id),
             WriteOutcome::Written => {
                 pending.phase = Phase::Registering;
+                let path = path.to_string();
                 self.register.push(Purpose::Complete(CompletedRef { id, path }), self.now);
             }
             WriteOutcome::Failed(text) => {
@@ -176,6 +183,11 @@ impl CheckpointCoordinator {
                      register or start afresh on purpose"
                 );
                 let kind = ErrorKind::CorruptSnapshot;
+                let reason = FailureReason::FinalizeCheckpointFailure;
+                self.answer_stop(Err(CheckpointFailure::new(
+                    reason,
+                    format!("the job is not stopped: {why}"),
+                )));
                 self.out.push(match self.closing {
                     Closing::Ending { outcome, .. } => {
                         Command::EndUnrecorded { outcome, message: why.clone() }
@@ -188,8 +200,9 @@ impl CheckpointCoordinator {
     }
 
     /// Deletes checkpoints that the register names no longer, and with the last of them the shared files that nobody needs
-    /// any more.
+    /// any more. A savepoint stays where it is.
     fn discard_dropped(&mut self, mut dropped: Vec<CompletedRef>) {
+        dropped.retain(|old| !old.is_savepoint());
         let released = self.released();
         let Some(last) = dropped.pop() else { return self.discard_shared(released) };
         for old in dropped {
@@ -203,7 +216,7 @@ impl CheckpointCoordinator {
         for (id, pending) in std::mem::take(&mut self.pending) {
             if let Some(request) = pending.checkpoint.request {
                 let message = format!("checkpoint {id} was given up: generation {owner} took the job over");
-                let result = Err(crate::checkpoint::failure::CheckpointFailure::new(reason, message));
+                let result = Err(CheckpointFailure::new(reason, message));
                 self.out.push(Command::Reply { request, result });
             }
         }
@@ -213,29 +226,37 @@ impl CheckpointCoordinator {
         }
         self.out.push(Command::StepDown { owner });
         let why = format!("generation {owner} took the job over");
+        self.answer_stop(Err(CheckpointFailure::new(reason, format!("the job is not stopped here: {why}"))));
         self.stopped = Some(Stopped { kind: ErrorKind::Fenced, why });
     }
 
-    /// The checkpoint is the truth (or the savepoint is whole): tell everybody.
+    /// The checkpoint is the truth (or the savepoint is whole): tell everybody whom it concerns.
     fn announce(&mut self, id: CheckpointId) {
         let Some(pending) = self.pending.remove(&id) else { return };
         let summary = self.summary(&pending, CheckpointStatus::Completed);
-        self.failures.on_success(id);
-        self.last_completed_at = Some(self.now);
-        let kind = pending.checkpoint.kind;
+        let (kind, last, path) = (pending.checkpoint.kind, pending.checkpoint.last, &pending.checkpoint.path);
+        let report = CheckpointReport {
+            id,
+            kind,
+            path: path.to_string(),
+            size_bytes: summary.size_bytes,
+            duration: summary.duration,
+        };
+        self.statistics.on_ended(summary);
+        let commits = last || kind != CheckpointKind::Savepoint;
         let generation = pending.generation;
-        if self.attempt_of(generation).is_some() && kind != CheckpointKind::Savepoint {
+        if commits && self.attempt_of(generation).is_some() {
             self.tell(generation, Control::Complete { id });
         }
         if let Some(request) = pending.checkpoint.request {
-            let (size_bytes, duration) = (summary.size_bytes, summary.duration);
-            let report = CheckpointReport { id, kind, path: pending.checkpoint.path, size_bytes, duration };
-            self.out.push(Command::Reply { request, result: Ok(report) });
+            self.out.push(Command::Reply { request, result: Ok(report.clone()) });
         }
-        self.statistics.on_ended(summary);
-        if kind == CheckpointKind::Savepoint {
-            return;
+        if !commits {
+            // it leaves everything as it was; whoever acknowledges it once more must not have its files deleted
+            return self.remember(id, None);
         }
+        self.failures.on_success(id);
+        self.last_completed_at = Some(self.now);
         let older: Vec<CheckpointId> = self
             .pending
             .range(..id)
@@ -246,8 +267,10 @@ impl CheckpointCoordinator {
             let message = format!("checkpoint {id} completed first");
             self.fail_checkpoint(older, FailureReason::CheckpointSubsumed, &message);
         }
-        if kind == CheckpointKind::Final {
-            self.on_final_completed(id, pending.generation);
+        if last {
+            self.on_last_completed(report, generation);
+        } else if kind == CheckpointKind::Final {
+            self.await_commits(id, generation);
         }
     }
 }

@@ -1,4 +1,7 @@
 //! Which completed checkpoints are kept, and which a new one pushes out.
+//!
+//! A savepoint is among them only if a job was to stop with it. It pushes out nothing, and the next checkpoint takes its name
+//! out of the register: its files belong to a person.
 
 use stillstream_types::CompletedRef;
 
@@ -7,15 +10,18 @@ use stillstream_types::CompletedRef;
 pub fn add(completed: &[CompletedRef], new: CompletedRef, num_retained: usize) -> Option<Vec<CompletedRef>> {
     let id = new.id;
     let mut all = completed.to_vec();
-    all.retain(|old| old.id != id);
+    all.retain(|old| old.id != id && (new.is_savepoint() || !old.is_savepoint() || old.id > id));
     all.push(new);
     // a forced checkpoint may complete after a later one
     all.sort_by_key(|checkpoint| checkpoint.id);
-    let kept = all.split_off(all.len().saturating_sub(num_retained.max(1)));
-    match all.iter().any(|checkpoint| checkpoint.id == id) {
-        true => None,
-        false => Some(kept),
-    }
+    let checkpoints = all.iter().filter(|checkpoint| !checkpoint.is_savepoint()).count();
+    let mut too_many = checkpoints.saturating_sub(num_retained.max(1));
+    all.retain(|checkpoint| {
+        let goes = too_many > 0 && !checkpoint.is_savepoint();
+        too_many -= usize::from(goes);
+        !goes
+    });
+    all.iter().any(|checkpoint| checkpoint.id == id).then_some(all)
 }
 
 /// The newest one: what a restart begins from.
@@ -51,6 +57,16 @@ mod tests {
     #[test]
     fn one_that_would_be_dropped_at_once_is_not_added() {
         assert_eq!(add_id(&[6], 5, 1), None);
+    }
+
+    #[test]
+    fn a_savepoint_pushes_out_nothing_and_is_named_until_the_next_checkpoint() {
+        let savepoint = || CompletedRef { id: CheckpointId(3), path: "/s/savepoint-1-2".into() };
+        let with_savepoint = add(&refs(&[1]), savepoint(), 1).unwrap();
+        assert_eq!(with_savepoint, [refs(&[1]), vec![savepoint()]].concat());
+        assert_eq!(add(&with_savepoint, refs(&[4]).remove(0), 2), Some(refs(&[1, 4])));
+        let older = add(&with_savepoint, refs(&[2]).remove(0), 1).unwrap();
+        assert_eq!(older, [refs(&[2]), vec![savepoint()]].concat(), "one that was triggered before it");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the coordinator is told.
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, Generation, JobFigures, JobOutcome, SubtaskId, TaskSnapshot,
+    CheckpointId, Generation, JobFigures, JobOutcome, SavepointTarget, SubtaskId, TaskSnapshot,
 };
 
 use crate::checkpoint::storage::StorageAnswer;
@@ -31,6 +31,8 @@ pub enum Event {
         generation: Generation,
         /// What happened.
         reason: String,
+        /// Another attempt follows.
+        restarts: bool,
     },
     /// A source has emitted its last record. It goes on answering triggers until the job finishes.
     SourceEnded {
@@ -54,10 +56,26 @@ pub enum Event {
     TriggerRequested {
         /// Named in the answer.
         request: RequestId,
-        /// What is wanted.
-        kind: CheckpointKind,
-        /// Goes even at the concurrency limit, and is not subsumed.
+        /// Where a savepoint goes, and in which form; `None` for a checkpoint.
+        savepoint: Option<SavepointTarget>,
+        /// Goes even at the concurrency limit, and is not subsumed. A savepoint does so always.
         forced: bool,
+    },
+    /// Somebody wants the job to stop with a last checkpoint or savepoint. Answered by
+    /// [`Command::Reply`](super::command::Command::Reply) when the end is recorded, which
+    /// [`Command::FinishJob`](super::command::Command::FinishJob) follows; or when it has failed.
+    StopRequested {
+        /// Named in the answer.
+        request: RequestId,
+        /// Where the savepoint goes; `None`: a checkpoint.
+        savepoint: Option<SavepointTarget>,
+        /// The sources end first, and with them event time.
+        drain: bool,
+    },
+    /// The sources were told to end, and there are still records to come.
+    DrainOverdue {
+        /// For how long, and of whom.
+        message: String,
     },
     /// A task's part is durable.
     Acknowledge {
@@ -90,14 +108,14 @@ pub enum Event {
         /// The figures.
         figures: JobFigures,
     },
-    /// The job ended otherwise than by [`Command::FinishJob`](super::command::Command::FinishJob): cancelled by a person, or failed
-    /// for good. The coordinator records it and applies the retention policy, then answers `FinishJob` with that outcome, or,
+    /// The job ended otherwise than by [`Command::FinishJob`](super::command::Command::FinishJob): cancelled by a person, failed
+    /// for good, or suspended while nothing ran. The coordinator records it and applies the retention policy, then answers `FinishJob` with that outcome, or,
     /// when the end of the input was being recorded already, with `Finished`. If neither can be recorded in
     /// [`CoordinatorSetup::end_timeout`](super::CoordinatorSetup::end_timeout), it answers
     /// [`Command::EndUnrecorded`](super::command::Command::EndUnrecorded). One of these comes always, unless another generation took
     /// over.
     JobEnded {
-        /// [`JobOutcome::Cancelled`] or [`JobOutcome::Failed`].
+        /// [`JobOutcome::Cancelled`], [`JobOutcome::Failed`] or [`JobOutcome::Suspended`].
         outcome: JobOutcome,
     },
 }

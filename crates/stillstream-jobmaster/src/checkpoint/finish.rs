@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, ErrorKind, Generation, JobEnd, JobOutcome, RegisterRecord, SubtaskId,
+    CheckpointId, CheckpointKind, CompletedRef, ErrorKind, Generation, JobEnd, JobOutcome, RegisterRecord,
+    SubtaskId,
 };
 
 use super::{CheckpointCoordinator, Stopped};
 use crate::checkpoint::command::Command;
 use crate::checkpoint::config::Retention;
-use crate::checkpoint::failure::FailureReason;
+use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
 use crate::checkpoint::register::{Purpose, RETRY};
 use crate::checkpoint::request_queue::Request;
 use crate::checkpoint::statistics::missing_text;
@@ -24,9 +25,13 @@ const REMIND: Duration = Duration::from_secs(5);
 pub(super) enum Closing {
     /// It runs.
     Open,
+    /// It is to stop, and the sources are told to end first.
+    Draining,
+    /// It stops: its last checkpoint is under way. Or its stop has failed, and its attempt is about to begin anew.
+    Stopping,
     /// All sources have ended: a final checkpoint is wanted (again) at this time, or under way. It has failed since then.
     Final { at: Option<Duration>, failing_since: Option<Duration> },
-    /// The final checkpoint is completed; these have not confirmed their commits.
+    /// The final checkpoint, or the last one of a stop, is completed; these have not confirmed their commits.
     Committing {
         id: CheckpointId,
         waiting: BTreeSet<SubtaskId>,
@@ -46,7 +51,7 @@ impl Closing {
             Self::Committing { since, remind_at, late_said: false, .. } => {
                 Some((*remind_at).min(*since + timeout))
             }
-            Self::Committing { .. } | Self::Open => None,
+            Self::Committing { .. } | Self::Open | Self::Draining | Self::Stopping => None,
         }
     }
 }
@@ -58,6 +63,9 @@ impl CheckpointCoordinator {
         };
         attempt.ended_sources.insert(source);
         let all = attempt.all_sources_ended();
+        if all && self.closing == Closing::Draining {
+            self.take_last();
+        }
         if all && self.config.interval.is_some() && self.closing == Closing::Open {
             self.closing = Closing::Final { at: Some(self.now), failing_since: None };
             self.next_periodic = None;
@@ -87,7 +95,8 @@ impl CheckpointCoordinator {
         self.out.push(Command::FailJob { kind: ErrorKind::Checkpoint, message });
     }
 
-    pub(super) fn on_final_completed(&mut self, id: CheckpointId, generation: Generation) {
+    /// The last checkpoint that this job takes is completed: what it covers has to be committed.
+    pub(super) fn await_commits(&mut self, id: CheckpointId, generation: Generation) {
         let Some(attempt) = self.attempt_of(generation) else { return };
         let waiting: BTreeSet<_> = attempt.subtasks().collect();
         let (since, remind_at) = (self.now, self.now + REMIND);
@@ -113,7 +122,7 @@ impl CheckpointCoordinator {
 
     fn finish_if_committed(&mut self) {
         if matches!(&self.closing, Closing::Committing { waiting, .. } if waiting.is_empty()) {
-            self.end(JobOutcome::Finished);
+            self.end(self.outcome_of_the_end());
         }
     }
 
@@ -131,8 +140,8 @@ impl CheckpointCoordinator {
         match &mut self.closing {
             Closing::Final { at, .. } if at.is_some_and(|at| at <= now) => {
                 *at = None;
-                let (request, kind) = (None, CheckpointKind::Final);
-                self.submit(Request { request, kind, forced: true, periodic: false, at: now });
+                let (kind, periodic) = (CheckpointKind::Final, false);
+                self.submit(Request { kind, forced: true, periodic, ..Request::periodic(now) });
             }
             Closing::Committing { waiting, since, late_said, .. }
                 if now >= *since + timeout && !*late_said =>
@@ -140,9 +149,10 @@ impl CheckpointCoordinator {
                 *late_said = true;
                 let named: Vec<_> =
                     waiting.iter().take(10).map(|id| (*id, attempt.name(*id).to_owned())).collect();
+                let which = if self.stop.is_some() { "last" } else { "final" };
                 let text = missing_text(waiting.len(), attempt.subtasks().len(), &named);
                 let message = format!(
-                    "the commits of the final checkpoint were not confirmed within {timeout:?} \
+                    "the commits of the {which} checkpoint were not confirmed within {timeout:?} \
                      (execution.checkpointing.timeout): {text}"
                 );
                 self.out.push(Command::FailJob { kind: ErrorKind::Timeout, message });
@@ -161,6 +171,7 @@ impl CheckpointCoordinator {
         if matches!(self.closing, Closing::Ending { .. }) {
             return;
         }
+        self.stop_lost("the job ended", false);
         self.attempt = None;
         self.attempt_wanted = false;
         self.register.withdraw_claims();
@@ -188,7 +199,11 @@ impl CheckpointCoordinator {
         match outcome {
             // a later start resumes from them
             JobOutcome::Failed | JobOutcome::Running | JobOutcome::Suspended => {}
-            JobOutcome::Stopped => record.retained.append(&mut record.completed),
+            // the savepoint has everything, and nobody is to take an older checkpoint for the newest
+            JobOutcome::Stopped => {
+                let completed = std::mem::take(&mut record.completed);
+                record.retained.extend(completed.into_iter().filter(CompletedRef::is_savepoint));
+            }
             JobOutcome::Cancelled if self.config.retention == Retention::RetainOnCancellation => {
                 record.retained.append(&mut record.completed);
             }
@@ -201,6 +216,7 @@ impl CheckpointCoordinator {
         if let Closing::Ending { until, .. } = &mut self.closing {
             *until = None;
         }
+        self.stop_recorded();
         self.out.push(Command::FinishJob { outcome });
     }
 
@@ -216,6 +232,8 @@ impl CheckpointCoordinator {
             self.end_timeout
         );
         let message = format!("{why}; {}", self.what_the_next_start_does());
+        let text = format!("all output is committed, but {message}");
+        self.answer_stop(Err(CheckpointFailure::new(FailureReason::FinalizeCheckpointFailure, text)));
         self.out.push(Command::EndUnrecorded { outcome, message });
         self.stopped = Some(Stopped { kind: ErrorKind::Storage, why });
     }
@@ -227,7 +245,7 @@ impl CheckpointCoordinator {
             false => "the register still says running",
         };
         match self.latest_completed() {
-            Some(newest) => format!("{said}: the next start resumes from checkpoint {}", newest.id),
+            Some(newest) => format!("{said}: the next start resumes from {newest}"),
             None => format!("{said}: the next start begins without a checkpoint, for none was completed"),
         }
     }

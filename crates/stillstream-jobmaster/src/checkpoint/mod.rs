@@ -8,6 +8,7 @@
 //! | `complete` | metadata, then register, then "complete" |
 //! | `abort` | failures, timeouts, and what they mean for the job |
 //! | `shared` | files that several checkpoints name |
+//! | `stop` | a person's stop, up to its last checkpoint or savepoint |
 //! | `finish` | the end of the input, the final checkpoint, commits, and the end of the job |
 //!
 //! **Ids.** A checkpoint's directory carries its id, so an id must never be used twice, not even by a process that
@@ -17,6 +18,10 @@
 //! in a row and the reserve is used up, the next trigger first writes a record that only reserves. A new claim begins behind
 //! everything that was reserved. After a crash of the coordinator up to `ID_RESERVE` numbers are left out; within
 //! one process ids grow by one, over all attempts.
+//!
+//! **Savepoints.** One of a running job is in no register: it is answered when its metadata is durable, and changes nothing else. The
+//! one with which a job stops is put into the register before anybody commits, as every other checkpoint is, for whatever
+//! happens between two commits has to go on from there.
 
 mod abort;
 mod acknowledge;
@@ -26,6 +31,7 @@ pub(crate) mod command;
 mod complete;
 mod completed;
 pub(crate) mod config;
+pub(crate) mod distribution;
 pub(crate) mod event;
 pub(crate) mod failure;
 mod finish;
@@ -35,6 +41,7 @@ mod request_queue;
 mod shared;
 mod shared_files;
 pub(crate) mod statistics;
+mod stop;
 pub(crate) mod storage;
 mod trigger;
 
@@ -50,7 +57,7 @@ use crate::checkpoint::command::Command;
 use crate::checkpoint::config::{CheckpointConfig, ConfigError};
 use crate::checkpoint::event::Event;
 use crate::checkpoint::failure::FailureCounter;
-use crate::checkpoint::pending::PendingCheckpoint;
+use crate::checkpoint::pending::{Files, PendingCheckpoint};
 use crate::checkpoint::register::Register;
 use crate::checkpoint::request_queue::RequestQueue;
 use crate::checkpoint::shared_files::SharedFiles;
@@ -62,6 +69,7 @@ use crate::moment::Moment;
 use attempt::Attempt;
 use finish::Closing;
 use shared::Reading;
+use stop::Stop;
 use trigger::Starting;
 
 /// So many ids are reserved beyond the highest one in use.
@@ -107,7 +115,7 @@ struct Pending {
 /// What is to be deleted of a checkpoint when the write of its metadata has ended.
 #[derive(Clone, Debug)]
 struct Abandoned {
-    path: String,
+    files: Files,
     shared: Vec<String>,
 }
 
@@ -136,7 +144,8 @@ pub struct CheckpointCoordinator {
     pending: BTreeMap<CheckpointId, Pending>,
     // given up while their metadata was written: deleted when that has ended
     abandoned_writes: BTreeMap<CheckpointId, Abandoned>,
-    remembered: VecDeque<(CheckpointId, String)>,
+    // those that ended otherwise than in the register; `None`: their files are left where they are
+    remembered: VecDeque<(CheckpointId, Option<Files>)>,
     failures: FailureCounter,
     cleaner: Cleaner,
     shared: SharedFiles,
@@ -146,6 +155,8 @@ pub struct CheckpointCoordinator {
     next_periodic: Option<Duration>,
     last_completed_at: Option<Duration>,
     closing: Closing,
+    // the stop that is under way
+    stop: Option<Stop>,
     first_delay: f64,
     end_timeout: Duration,
     figures: JobFigures,
@@ -194,6 +205,7 @@ impl CheckpointCoordinator {
             next_periodic: None,
             last_completed_at: None,
             closing: Closing::Open,
+            stop: None,
             // also NaN
             first_delay: if first_delay >= 0.0 { first_delay.min(1.0) } else { 1.0 },
             end_timeout,
@@ -214,16 +226,22 @@ impl CheckpointCoordinator {
         match event {
             Event::AttemptRequested => self.on_attempt_requested(),
             Event::AttemptStarted { generation, tasks } => self.on_attempt_started(generation, tasks),
-            Event::AttemptStopped { generation, reason } => self.on_attempt_stopped(generation, &reason),
+            Event::AttemptStopped { generation, reason, restarts } => {
+                self.on_attempt_stopped(generation, &reason, restarts);
+            }
             Event::SourceEnded { generation, subtask } => self.on_source_ended(generation, subtask),
             Event::CommitConfirmed { generation, checkpoint, subtask } => {
                 self.on_commit_confirmed(generation, checkpoint, subtask);
             }
             // the shell may have carried out an older wish after a newer one, so what is still due is asked for again
             Event::Tick => self.wake_at = None,
-            Event::TriggerRequested { request, kind, forced } => {
-                self.on_trigger_requested(request, kind, forced)
+            Event::TriggerRequested { request, savepoint, forced } => {
+                self.on_trigger_requested(request, savepoint, forced);
             }
+            Event::StopRequested { request, savepoint, drain } => {
+                self.on_stop_requested(request, savepoint, drain);
+            }
+            Event::DrainOverdue { message } => self.on_drain_overdue(&message),
             Event::Acknowledge { generation, checkpoint, subtask, snapshot, metrics } => {
                 self.on_acknowledge(generation, checkpoint, subtask, snapshot, metrics);
             }
@@ -290,6 +308,16 @@ impl CheckpointCoordinator {
             Closing::Ending { outcome, .. } => Some(outcome),
             _ => None,
         }
+    }
+
+    /// Whether the job goes on, as far as is known here: no end is under way.
+    pub fn is_open(&self) -> bool {
+        self.closing == Closing::Open
+    }
+
+    /// Whether a stop waits for the sources to end.
+    pub fn is_draining(&self) -> bool {
+        self.closing == Closing::Draining
     }
 
     /// Counts and history.

@@ -1,6 +1,7 @@
 //! A checkpoint that is under way: who has acknowledged, who has not.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_types::{CheckpointId, CheckpointKind, SubtaskId, TaskSnapshot};
@@ -24,6 +25,15 @@ pub enum AckOutcome {
     Unknown(TaskSnapshot),
 }
 
+/// Where the files of one checkpoint lie.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Files {
+    /// In a directory below that of the job.
+    Checkpoint(Arc<str>),
+    /// At a savepoint's location.
+    Savepoint(Arc<str>),
+}
+
 /// One subtask's part.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Acknowledged {
@@ -31,6 +41,8 @@ pub struct Acknowledged {
     pub snapshot: TaskSnapshot,
     /// What it measured.
     pub metrics: AckMetrics,
+    /// When it came.
+    pub at: Duration,
 }
 
 /// A checkpoint that is under way.
@@ -42,8 +54,10 @@ pub struct PendingCheckpoint {
     pub id: CheckpointId,
     /// What it will be.
     pub kind: CheckpointKind,
-    /// Its directory.
-    pub path: String,
+    /// Its directory; of a savepoint its location.
+    pub path: Arc<str>,
+    /// The job stops with it.
+    pub last: bool,
     /// Who asked for it, if somebody waits for an answer.
     pub request: Option<RequestId>,
     /// When it was triggered.
@@ -54,7 +68,7 @@ pub struct PendingCheckpoint {
     waiting: BTreeSet<SubtaskId>,
     acknowledged: BTreeMap<SubtaskId, Acknowledged>,
     size_bytes: u64,
-    last: Option<(SubtaskId, Duration)>,
+    newest: Option<(SubtaskId, Duration)>,
 }
 
 impl PendingCheckpoint {
@@ -63,7 +77,7 @@ impl PendingCheckpoint {
         id: CheckpointId,
         kind: CheckpointKind,
         forced: bool,
-        path: String,
+        path: Arc<str>,
         subtasks: impl IntoIterator<Item = SubtaskId>,
         now: Duration,
     ) -> Self {
@@ -71,6 +85,7 @@ impl PendingCheckpoint {
             id,
             kind,
             path,
+            last: false,
             request: None,
             triggered_at: now,
             triggered_at_ms: 0,
@@ -78,7 +93,7 @@ impl PendingCheckpoint {
             waiting: subtasks.into_iter().collect(),
             acknowledged: BTreeMap::new(),
             size_bytes: 0,
-            last: None,
+            newest: None,
         }
     }
 
@@ -97,9 +112,27 @@ impl PendingCheckpoint {
             };
         }
         self.size_bytes += snapshot.len();
-        self.last = Some((subtask, now));
-        self.acknowledged.insert(subtask, Acknowledged { snapshot, metrics });
+        self.newest = Some((subtask, now));
+        self.acknowledged.insert(subtask, Acknowledged { snapshot, metrics, at: now });
         AckOutcome::Success { last: self.waiting.is_empty() }
+    }
+
+    /// Whether it is a savepoint.
+    pub fn is_savepoint(&self) -> bool {
+        self.kind == CheckpointKind::Savepoint
+    }
+
+    /// Where its files lie.
+    pub fn files(&self) -> Files {
+        match self.is_savepoint() {
+            true => Files::Savepoint(self.path.clone()),
+            false => Files::Checkpoint(self.path.clone()),
+        }
+    }
+
+    /// "checkpoint 7", "savepoint 8"
+    pub fn label(&self) -> String {
+        format!("{} {}", word(self.kind), self.id)
     }
 
     /// Whether a later checkpoint that completes first drops this one.
@@ -124,7 +157,7 @@ impl PendingCheckpoint {
 
     /// The last subtask that acknowledged, and when.
     pub fn last_acknowledged(&self) -> Option<(SubtaskId, Duration)> {
-        self.last
+        self.newest
     }
 
     /// How many take part.
@@ -135,6 +168,14 @@ impl PendingCheckpoint {
     /// Bytes of state that have come.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
+    }
+}
+
+/// What people call it.
+pub fn word(kind: CheckpointKind) -> &'static str {
+    match kind {
+        CheckpointKind::Savepoint => "savepoint",
+        CheckpointKind::Checkpoint | CheckpointKind::Final => "checkpoint",
     }
 }
 

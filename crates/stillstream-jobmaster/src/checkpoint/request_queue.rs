@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use stillstream_types::CheckpointKind;
+use stillstream_types::{CheckpointKind, SavepointTarget};
 
 use crate::checkpoint::event::RequestId;
 
@@ -18,12 +18,34 @@ pub struct Request {
     pub request: Option<RequestId>,
     /// What is wanted.
     pub kind: CheckpointKind,
+    /// Where a savepoint goes, and in which form; `None` for a checkpoint.
+    pub target: Option<SavepointTarget>,
+    /// The job stops with it.
+    pub last: bool,
     /// Goes even at the concurrency limit.
     pub forced: bool,
     /// Made by the timer, not by a person.
     pub periodic: bool,
     /// When it was made.
     pub at: Duration,
+}
+
+impl Request {
+    /// A request of the timer.
+    pub fn periodic(at: Duration) -> Self {
+        let kind = CheckpointKind::Checkpoint;
+        Self { request: None, kind, target: None, last: false, forced: false, periodic: true, at }
+    }
+
+    /// A request of a person, for a savepoint or, without a target, a checkpoint. A savepoint waits for nobody.
+    pub fn by_hand(request: RequestId, target: Option<SavepointTarget>, forced: bool, at: Duration) -> Self {
+        let kind = match target {
+            Some(_) => CheckpointKind::Savepoint,
+            None => CheckpointKind::Checkpoint,
+        };
+        let forced = forced || target.is_some();
+        Self { request: Some(request), kind, target, last: false, forced, periodic: false, at }
+    }
 }
 
 // The order: savepoints, then forced ones, then by hand before periodic, then by time. The last part makes it total.
@@ -140,7 +162,8 @@ mod tests {
 
     fn request(n: u64, kind: CheckpointKind, forced: bool, periodic: bool) -> Request {
         let request = (!periodic).then_some(RequestId(n));
-        Request { request, kind, forced, periodic, at: Duration::from_millis(n) }
+        let at = Duration::from_millis(n);
+        Request { request, kind, target: None, last: false, forced, periodic, at }
     }
 
     fn by_hand(n: u64) -> Request {

@@ -55,7 +55,8 @@ impl CheckpointCoordinator {
         }
         let known = self.shared.recover(references, self.register.named());
         // the tasks will name its files, and each such acknowledgement would be refused
-        let retry = self.latest_completed().is_some_and(|newest| !self.shared.covers(newest.id));
+        let unread = |newest: &CompletedRef| !newest.is_savepoint() && !self.shared.covers(newest.id);
+        let retry = self.latest_completed().is_some_and(unread);
         if let Some(reading) = &mut self.reading {
             reading.answers = reading.answers.saturating_sub(1);
             match reading.answers {

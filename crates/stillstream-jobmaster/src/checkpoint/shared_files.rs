@@ -60,12 +60,13 @@ pub struct SharedFiles {
 
 impl SharedFiles {
     /// What has to be read before it is known who needs which file: the checkpoints of `named` whose files have no entries.
-    /// `None` if nothing is missing.
+    /// `None` if nothing is missing. A savepoint names no shared file, so it is never read.
     pub fn missing<'a>(
         &self,
         named: impl Iterator<Item = &'a CompletedRef>,
     ) -> Option<BTreeSet<CheckpointId>> {
-        let missing: BTreeSet<_> = named.map(|c| c.id).filter(|id| !self.covered.contains(id)).collect();
+        let checkpoints = named.filter(|named| !named.is_savepoint()).map(|named| named.id);
+        let missing: BTreeSet<_> = checkpoints.filter(|id| !self.covered.contains(id)).collect();
         (!missing.is_empty() || self.kept.is_none()).then_some(missing)
     }
 

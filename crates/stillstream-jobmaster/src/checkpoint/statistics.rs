@@ -2,10 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use stillstream_types::{CheckpointId, CheckpointKind, SubtaskId};
+use stillstream_types::{CheckpointId, CheckpointKind, CompletedRef, SubtaskId};
 
+use crate::checkpoint::distribution::Distribution;
+use crate::checkpoint::pending::word;
 use crate::message::AckMetrics;
 
 /// So many checkpoints are remembered.
@@ -75,6 +78,19 @@ impl LongestPhases {
     }
 }
 
+/// What one subtask did for a checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SubtaskStatistics {
+    /// Which.
+    pub subtask: SubtaskId,
+    /// From the trigger to its acknowledgement.
+    pub after: Duration,
+    /// Bytes of its state.
+    pub size_bytes: u64,
+    /// What it measured.
+    pub metrics: AckMetrics,
+}
+
 /// How far a checkpoint got.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CheckpointStatus {
@@ -111,6 +127,12 @@ pub struct CheckpointSummary {
     pub slowest: Option<Slowest>,
     /// The longest of each phase, over those that acknowledged.
     pub phases: LongestPhases,
+    /// Its directory, relative to that of the job; of a savepoint its location.
+    pub path: Arc<str>,
+    /// When it was triggered, by the wall clock: milliseconds since 1970.
+    pub triggered_at_ms: i64,
+    /// Those that acknowledged, by subtask.
+    pub details: Arc<[SubtaskStatistics]>,
 }
 
 /// Says in one line why a checkpoint took its time or did not make it: which subtask, which phase.
@@ -131,6 +153,9 @@ pub struct CheckpointSummary {
 ///     missing: vec![(SubtaskId::new(2, 1), "window".into())],
 ///     slowest: None,
 ///     phases: LongestPhases::default(),
+///     path: "chk-7".into(),
+///     triggered_at_ms: 0,
+///     details: [].into(),
 /// };
 /// assert_eq!(
 ///     explain(&expired),
@@ -138,7 +163,7 @@ pub struct CheckpointSummary {
 /// );
 /// ```
 pub fn explain(summary: &CheckpointSummary) -> String {
-    let mut text = format!("checkpoint {} ", summary.id);
+    let mut text = format!("{} {} ", word(summary.kind), summary.id);
     let took = summary.duration.as_secs_f64();
     match &summary.status {
         CheckpointStatus::InProgress => text += &format!("has been running for {took:.1} s"),
@@ -199,15 +224,34 @@ pub struct Counts {
     pub restored: u64,
 }
 
-/// Counts, the last completed checkpoint, and the last ten that ended.
+/// What an attempt was begun from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RestoredSummary {
+    /// The checkpoint.
+    pub checkpoint: CompletedRef,
+    /// When, by the wall clock: milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+/// Counts, the last of each kind, and the last ten that ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CheckpointStatistics {
     /// Counts.
     pub counts: Counts,
-    /// The newest completed one.
+    /// The newest completed one. Savepoints are not among them.
     pub last_completed: Option<CheckpointSummary>,
+    /// The newest completed savepoint.
+    pub last_savepoint: Option<CheckpointSummary>,
+    /// The newest that failed.
+    pub last_failed: Option<CheckpointSummary>,
+    /// What the newest attempt was begun from, if that was a checkpoint of the job's own.
+    pub last_restored: Option<RestoredSummary>,
     /// The last ten that ended, oldest first.
     pub history: VecDeque<CheckpointSummary>,
+    /// Bytes of state of all that completed.
+    pub sizes: Distribution,
+    /// From trigger to completion, in milliseconds, of all that completed.
+    pub durations: Distribution,
 }
 
 impl CheckpointStatistics {
@@ -220,9 +264,17 @@ impl CheckpointStatistics {
         self.counts.in_progress = self.counts.in_progress.saturating_sub(1);
         if summary.status == CheckpointStatus::Completed {
             self.counts.completed += 1;
-            self.last_completed = Some(summary.clone());
+            self.sizes.add(summary.size_bytes);
+            self.durations.add(u64::try_from(summary.duration.as_millis()).unwrap_or(u64::MAX));
+            match summary.kind {
+                CheckpointKind::Savepoint => self.last_savepoint = Some(summary.clone()),
+                CheckpointKind::Checkpoint | CheckpointKind::Final => {
+                    self.last_completed = Some(summary.clone());
+                }
+            }
         } else {
             self.counts.failed += 1;
+            self.last_failed = Some(summary.clone());
         }
         self.history.push_back(summary);
         if self.history.len() > HISTORY {
@@ -248,6 +300,9 @@ mod tests {
             missing: Vec::new(),
             slowest: None,
             phases: LongestPhases::default(),
+            path: format!("chk-{id}").into(),
+            triggered_at_ms: 0,
+            details: [].into(),
         }
     }
 
@@ -265,6 +320,19 @@ mod tests {
         assert_eq!(statistics.last_completed.as_ref().unwrap().id, CheckpointId(11));
         let counts = statistics.counts;
         assert_eq!((counts.triggered, counts.in_progress, counts.completed, counts.failed), (12, 0, 11, 1));
+    }
+
+    #[test]
+    fn a_savepoint_is_counted_and_is_not_taken_for_the_newest_checkpoint() {
+        let mut statistics = CheckpointStatistics::default();
+        statistics.on_ended(summary(1, CheckpointStatus::Completed));
+        let kind = CheckpointKind::Savepoint;
+        statistics.on_ended(CheckpointSummary { kind, ..summary(2, CheckpointStatus::Completed) });
+        statistics.on_ended(summary(3, CheckpointStatus::Failed("x".into())));
+        let id = |summary: &Option<CheckpointSummary>| summary.as_ref().map(|summary| summary.id.0);
+        assert_eq!(id(&statistics.last_completed), Some(1));
+        assert_eq!((id(&statistics.last_savepoint), id(&statistics.last_failed)), (Some(2), Some(3)));
+        assert_eq!(statistics.counts.completed, 2);
     }
 
     #[test]

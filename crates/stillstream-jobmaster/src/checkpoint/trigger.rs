@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use stillstream_types::{CheckpointId, CheckpointKind, RegisterRecord, checkpoint_paths};
+use stillstream_types::{CheckpointId, CheckpointKind, RegisterRecord, SavepointTarget, checkpoint_paths};
 
 use super::{CheckpointCoordinator, Closing, Pending, Phase};
 use crate::checkpoint::command::Command;
 use crate::checkpoint::event::RequestId;
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
-use crate::checkpoint::pending::PendingCheckpoint;
+use crate::checkpoint::pending::{PendingCheckpoint, word};
 use crate::checkpoint::register::Purpose;
 use crate::checkpoint::request_queue::{Decision, Request, Situation, Submitted};
 use crate::message::Control;
@@ -22,21 +22,34 @@ pub(super) struct Starting {
 }
 
 impl CheckpointCoordinator {
-    pub(super) fn on_trigger_requested(&mut self, request: RequestId, kind: CheckpointKind, forced: bool) {
-        let (request, at) = (Some(request), self.now);
-        let request = Request { request, kind, forced, periodic: false, at };
-        if self.attempt.is_none() || !matches!(self.closing, Closing::Open) || kind == CheckpointKind::Final {
-            let message = match self.attempt {
-                None => "no attempt runs: try again when the job runs",
-                Some(_) if kind == CheckpointKind::Final => {
-                    "the final checkpoint is taken by the system alone"
-                }
-                Some(_) => "the job has reached the end of its input and takes its final checkpoint",
-            };
-            self.refuse(request, FailureReason::NotAllRequiredTasksRunning, message);
-            return;
+    pub(super) fn on_trigger_requested(
+        &mut self,
+        request: RequestId,
+        savepoint: Option<SavepointTarget>,
+        forced: bool,
+    ) {
+        let wanted = Request::by_hand(request, savepoint, forced, self.now);
+        match self.why_none_begins() {
+            Some(message) => self.refuse(wanted, FailureReason::NotAllRequiredTasksRunning, message),
+            None => self.submit(wanted),
         }
-        self.submit(request);
+    }
+
+    /// Why nobody's request can be taken now.
+    pub(super) fn why_none_begins(&self) -> Option<&'static str> {
+        if self.attempt.is_none() {
+            return Some("no attempt runs: try again when the job runs");
+        }
+        match self.closing {
+            Closing::Open => None,
+            Closing::Draining | Closing::Stopping => {
+                Some("the job is being stopped: try again if it goes on, or start from what its stop leaves")
+            }
+            _ if self.stop.is_some() => {
+                Some("the job has been stopped, and its last output is being committed")
+            }
+            _ => Some("the job has reached the end of its input and takes its final checkpoint"),
+        }
     }
 
     pub(super) fn submit(&mut self, request: Request) {
@@ -67,8 +80,7 @@ impl CheckpointCoordinator {
         // a timer that was late does not make up for what it missed
         self.next_periodic = Some(if due + period > self.now { due + period } else { self.now + period });
         if !self.queue.has_periodic() {
-            let (kind, at) = (CheckpointKind::Checkpoint, self.now);
-            self.submit(Request { request: None, kind, forced: false, periodic: true, at });
+            self.submit(Request::periodic(self.now));
         }
     }
 
@@ -110,27 +122,38 @@ impl CheckpointCoordinator {
             return;
         }
         let (Some(starting), Some(attempt)) = (self.starting.take(), &self.attempt) else { return };
-        let (kind, forced) = (starting.request.kind, starting.request.forced);
-        let path = checkpoint_paths::directory(self.job, kind, id);
+        let Request { request, kind, target: savepoint, last, forced, .. } = starting.request;
+        let path = match &savepoint {
+            Some(target) => target.location.clone(),
+            None => checkpoint_paths::checkpoint(id).into(),
+        };
         let mut checkpoint = PendingCheckpoint::new(id, kind, forced, path, attempt.subtasks(), self.now);
-        (checkpoint.request, checkpoint.triggered_at_ms) = (starting.request.request, self.wall_ms);
+        (checkpoint.request, checkpoint.triggered_at_ms) = (request, self.wall_ms);
+        checkpoint.last = last;
         let generation = attempt.generation;
         let base = self.latest_completed().map(|completed| completed.id);
         self.pending.insert(id, Pending { checkpoint, generation, phase: Phase::Collecting, base });
         self.statistics.on_started();
-        let (at_ms, savepoint, stop) = (self.wall_ms, None, false);
+        let (at_ms, stop) = (self.wall_ms, last && self.on_last_begun(id));
         self.tell(generation, Control::Trigger { id, at_ms, savepoint, stop });
     }
 
     /// Gives the checkpoint in its first phase up.
     pub(super) fn abandon_start(&mut self, reason: FailureReason, message: &str) {
         let Some(Starting { id, request, .. }) = self.starting.take() else { return };
-        let message = format!("checkpoint {id} could not be started: {message}");
+        let message = format!("{} {id} could not be started: {message}", word(request.kind));
         self.warn(format!("{message} ({reason})"));
-        if request.kind == CheckpointKind::Final {
-            self.retry_final(&message);
-        }
+        let (kind, last) = (request.kind, request.last);
         self.refuse(request, reason, &message);
-        self.count_failure(id, reason, &message);
+        match kind {
+            _ if last => self.stop_failed(reason, &message),
+            CheckpointKind::Savepoint => {}
+            CheckpointKind::Final | CheckpointKind::Checkpoint => {
+                if kind == CheckpointKind::Final {
+                    self.retry_final(&message);
+                }
+                self.count_failure(id, reason, &message);
+            }
+        }
     }
 }

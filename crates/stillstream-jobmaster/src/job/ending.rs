@@ -1,4 +1,4 @@
-//! The job's end: finished, cancelled, failed or taken over.
+//! The job's end: finished, stopped, suspended, cancelled, failed or taken over.
 //!
 //! The coordinator records the outcome and answers with `FinishJob`, or with `EndUnrecorded` when its time is over: so
 //! [`Phase::Ending`] is left in any case. *Finished* comes before everything else: it is recorded when all output is
@@ -37,8 +37,8 @@ impl JobEngine {
 
     /// The outcome is in the register.
     pub(super) fn finish_job(&mut self, outcome: JobOutcome) {
-        if outcome == JobOutcome::Finished {
-            return self.on_finish_recorded();
+        if matches!(outcome, JobOutcome::Finished | JobOutcome::Stopped | JobOutcome::Suspended) {
+            return self.on_good_end_recorded(outcome);
         }
         // a job ends once
         if matches!(self.phase, Phase::Ended) {
@@ -60,19 +60,21 @@ impl JobEngine {
         }
     }
 
-    fn on_finish_recorded(&mut self) {
+    fn on_good_end_recorded(&mut self, outcome: JobOutcome) {
         self.out.push(JobCommand::Reached("after-finish"));
-        self.finished = true;
+        self.recorded = Some(outcome);
         match self.phase {
-            Phase::Running => {
+            Phase::Running if outcome == JobOutcome::Finished || self.attempt.drained => {
                 self.phase = Phase::Draining { until: self.stop_by() };
                 self.tell(Control::Finish);
             }
+            // the tasks hold back what they have behind the last barrier: it is not to be emitted
+            Phase::Running => self.stop(Why::Recorded),
             // a cancel or a failure is stopping the workers; the job has finished all the same
             Phase::Stopping { .. } | Phase::Draining { .. } | Phase::Ended => {}
             Phase::Deploying(_) => self.stop(Why::Cancel),
             Phase::Ending { .. } | Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => {
-                self.end_finished()
+                self.end_well()
             }
         }
     }
@@ -81,6 +83,7 @@ impl JobEngine {
     pub(super) fn end_unrecorded(&mut self, outcome: JobOutcome, message: &str) {
         let text = format!("{message} in {}", self.job.place);
         self.log(Level::Error, text.clone());
+        self.suspend_failed(&text);
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Ending { error } => {
                 let cancelled = outcome == JobOutcome::Cancelled || error.kind() == ErrorKind::Cancelled;
@@ -104,9 +107,23 @@ impl JobEngine {
         }
     }
 
-    /// All output is committed, and the register says that the job has finished.
-    pub(super) fn end_finished(&mut self) {
-        self.advance(JobStatus::Finished);
+    /// The register says that the job has finished, or was stopped in order.
+    pub(super) fn end_well(&mut self) {
+        self.suspend_recorded();
+        let suspended = self.recorded == Some(JobOutcome::Suspended);
+        if suspended {
+            let name = &self.job.name;
+            let from = match self.coordinator.latest_completed() {
+                _ if !self.job.durable => {
+                    "its checkpoints were in this process only: nothing of it survives, and its next start begins anew"
+                        .into()
+                }
+                Some(newest) => format!("its next start goes on from {newest}"),
+                None => "no checkpoint was completed, so its next start begins without one".into(),
+            };
+            self.log(Level::Info, format!("job `{name}` is suspended: {from}"));
+        }
+        self.advance(if suspended { JobStatus::Suspended } else { JobStatus::Finished });
         self.end(Ok(()));
     }
 
@@ -120,6 +137,7 @@ impl JobEngine {
 
     pub(super) fn end_cancelled(&mut self) {
         let error = self.cancelled();
+        self.suspend_failed("it was cancelled");
         self.end_with(JobOutcome::Cancelled, error);
     }
 
@@ -132,9 +150,9 @@ impl JobEngine {
 
     /// Has the outcome recorded; the coordinator answers.
     pub(super) fn end_with(&mut self, outcome: JobOutcome, error: Error) {
-        if self.finished {
-            self.log(Level::Warn, format!("the job had finished before: {error}"));
-            return self.end_finished();
+        if self.recorded.is_some() {
+            self.log(Level::Warn, format!("the job had ended before: {error}"));
+            return self.end_well();
         }
         self.phase = Phase::Ending { error };
         self.measure();

@@ -5,10 +5,11 @@ use std::fmt;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobFigures, JobId,
-    RegisterRecord, Result, SavepointTarget, SubtaskId,
+    CheckpointId, CompletedRef, Error, ErrorKind, Generation, JobFigures, JobId, JobOutcome, RegisterRecord,
+    Result, SavepointTarget, SubtaskId,
 };
 
+use super::exceptions::{ExceptionEntry, Exceptions};
 use super::figures::{Figures, Measured};
 use super::restart::{Repetition, RestartStrategy, RestartStrategyConfig};
 use super::status::{JobState, JobStatus};
@@ -134,7 +135,7 @@ impl JobEvent {
 /// What an attempt starts from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RestoreFrom {
-    /// A checkpoint of the job's own.
+    /// A checkpoint of the job's own, or the savepoint of a stop that did not come to its end: then the path is a location.
     Own(CompletedRef),
     /// The snapshot that a person named.
     Snapshot(String),
@@ -223,6 +224,12 @@ pub(super) struct Attempt {
     pub(super) stopped: BTreeSet<usize>,
     /// Subtasks with records to come.
     pub(super) not_ended: BTreeSet<SubtaskId>,
+    /// The sources are told to end.
+    pub(super) drained: bool,
+    /// When all subtasks have to have ended after that.
+    pub(super) drain_until: Option<Duration>,
+    /// The task whose failure ends it, where that is known.
+    pub(super) failed_task: Option<String>,
 }
 
 /// Where the job is.
@@ -245,7 +252,8 @@ pub(super) enum Phase {
     },
     /// The restart strategy's pause.
     WaitingToRestart { at: Duration },
-    /// The outcome is being written into the register. The coordinator says how that went, and when its time is over.
+    /// The outcome is being written into the register. The coordinator says how that went, and when its time is over. The error
+    /// is what the job ends with, unless it ends well.
     Ending { error: Error },
     /// Over.
     Ended,
@@ -297,8 +305,8 @@ impl Job {
 
 /// The engine of one job, for all attempts that this process makes. The crate's documentation shows it at work.
 ///
-/// Invariants: an attempt begins only when every worker has dropped the one before; the job ends once; once *finished* is
-/// recorded no other outcome is.
+/// Invariants: an attempt begins only when every worker has dropped the one before; the job ends once; once a good end
+/// (*finished*, *stopped*, *suspended*) is recorded no other outcome is.
 pub struct JobEngine {
     pub(super) job: Job,
     pub(super) coordinator: CheckpointCoordinator,
@@ -307,8 +315,12 @@ pub struct JobEngine {
     pub(super) repetition: Repetition,
     pub(super) phase: Phase,
     pub(super) attempt: Attempt,
-    /// The register says that the job has finished: no other outcome can be written and no attempt begun.
-    pub(super) finished: bool,
+    /// The register says that the job has finished, or was stopped with all that it leaves: no other outcome can be written and
+    /// no attempt begun.
+    pub(super) recorded: Option<JobOutcome>,
+    /// Who waits for the job to be suspended while nothing of it runs.
+    pub(super) suspend: Option<RequestId>,
+    pub(super) exceptions: Exceptions,
     pub(super) figures: Figures,
     pub(super) at: Moment,
     /// When the coordinator wants a tick.
@@ -358,7 +370,9 @@ impl JobEngine {
             repetition: Repetition::default(),
             phase: Phase::Preparing { until: None },
             attempt: Attempt::default(),
-            finished: false,
+            recorded: None,
+            suspend: None,
+            exceptions: Exceptions::default(),
             figures: Figures::new(now),
             at: Moment { now, ..Moment::default() },
             coordinator_wake: None,
@@ -383,11 +397,11 @@ impl JobEngine {
             JobEvent::NotReplaced { error } => self.on_not_replaced(error),
             JobEvent::Cancel => self.cancel(),
             JobEvent::TriggerCheckpoint(request) => self.on_trigger_checkpoint(request),
-            JobEvent::TriggerSavepoint(request, _) | JobEvent::Stop(request, _) => {
-                let message = "this release takes no savepoints";
-                let result = Err(CheckpointFailure::new(FailureReason::PeriodicSchedulerShutdown, message));
-                self.out.push(JobCommand::Reply { request, result });
+            JobEvent::TriggerSavepoint(request, target) => {
+                let savepoint = Some(target);
+                self.coordinate(Event::TriggerRequested { request, savepoint, forced: true });
             }
+            JobEvent::Stop(request, stop) => self.on_stop_requested(request, stop),
             JobEvent::Measured(measured) => self.figures.measured = measured,
             // an answer may be missing for ever, so the job ends here and as it stands, as if another had taken it over
             JobEvent::Panicked(error) => {
@@ -395,6 +409,8 @@ impl JobEngine {
                 self.stop(Why::Over(error));
             }
         }
+        // a stop that has failed may have held up the end of the input
+        self.all_ended();
         self.figures.see(self.coordinator.statistics());
         std::mem::take(&mut self.out)
     }
@@ -402,7 +418,7 @@ impl JobEngine {
     /// When a [`JobEvent::Tick`] has something to do.
     pub fn wake_at(&self) -> Option<Duration> {
         let phase = self.phase.wake_at(self.job.cancellation_timeout / 2);
-        self.coordinator_wake.into_iter().chain(phase).min()
+        self.coordinator_wake.into_iter().chain(phase).chain(self.drain_wake_at()).min()
     }
 
     /// Where the job is.
@@ -450,6 +466,16 @@ impl JobEngine {
         self.figures.slowest
     }
 
+    /// How the job has ended, if it has ended well and the register says so: it finished, or was stopped.
+    pub fn good_end(&self) -> Option<JobOutcome> {
+        self.recorded
+    }
+
+    /// The last failures, oldest first.
+    pub fn exceptions(&self) -> impl ExactSizeIterator<Item = &ExceptionEntry> {
+        self.exceptions.iter()
+    }
+
     /// What the run has come to so far.
     pub fn figures(&self) -> JobFigures {
         self.figures.of(self.at.now, self.status.restarts(), self.coordinator.statistics())
@@ -494,12 +520,16 @@ impl JobEngine {
                 self.begin_attempt(generation, restore_from)
             }
             Command::Tell { generation, control } if generation == self.attempt.generation => {
+                if control == Control::Drain {
+                    self.drain_begins();
+                }
                 self.tell(control)
             }
             // it is about an attempt that has gone
             Command::Tell { .. } => {}
             Command::Reply { request, result } => self.out.push(JobCommand::Reply { request, result }),
             Command::FailJob { kind, message } => self.fail(Error::new(kind, message)),
+            Command::RestartAttempt { message } => self.restart_attempt(message),
             Command::FinishJob { outcome } => self.finish_job(outcome),
             Command::EndUnrecorded { outcome, message } => self.end_unrecorded(outcome, &message),
             Command::StepDown { owner } => {
@@ -528,8 +558,7 @@ impl JobEngine {
             let result = Err(CheckpointFailure::new(FailureReason::PeriodicSchedulerShutdown, message));
             return self.out.push(JobCommand::Reply { request, result });
         }
-        let kind = CheckpointKind::Checkpoint;
-        self.coordinate(Event::TriggerRequested { request, kind, forced: false });
+        self.coordinate(Event::TriggerRequested { request, savepoint: None, forced: false });
     }
 
     /// Everything that time alone brings about.
@@ -552,5 +581,6 @@ impl JobEngine {
             Phase::Stopping { .. } => self.on_stopping_time(),
             _ => {}
         }
+        self.on_drain_time();
     }
 }

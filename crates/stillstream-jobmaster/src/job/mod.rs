@@ -5,9 +5,10 @@
 //! | [`engine`] | what goes in and out, and what the coordinator's decisions mean for the job |
 //! | `deploy` | the start of an attempt |
 //! | `running` | what the workers of an attempt report |
+//! | `stop_request` | a person stops or suspends the job |
 //! | `stopping` | how an attempt stops, and what follows |
 //! | `ending` | how the job ends |
-//! | `figures` | what the run has come to |
+//! | `figures`, `exceptions` | what the run has come to, and its last failures |
 //! | [`restart`] | restart strategies |
 //! | [`status`] | the states that a person sees |
 //! | [`start`] | whether a start runs the job at all |
@@ -31,11 +32,13 @@
 mod deploy;
 mod ending;
 pub(crate) mod engine;
+pub(crate) mod exceptions;
 pub(crate) mod figures;
 pub(crate) mod restart;
 mod running;
 pub(crate) mod start;
 pub(crate) mod status;
+mod stop_request;
 mod stopping;
 #[cfg(test)]
 mod tests;

@@ -55,7 +55,7 @@ impl JobEngine {
     }
 
     fn on_failed(&mut self, subtask: Option<SubtaskId>, error: Error) {
-        if self.finished && matches!(self.phase, Phase::Draining { .. }) {
+        if self.recorded.is_some() && matches!(self.phase, Phase::Draining { .. }) {
             // everything is committed and the register says so: what goes wrong while the dataflow drains changes nothing
             self.log(Level::Warn, format!("after the job had finished: {error}"));
             return self.tell(Control::Stop);
@@ -64,8 +64,12 @@ impl JobEngine {
             // nothing runs that could fail: who is lost between two attempts is replaced when the next one is deployed
             return self.log(Level::Warn, format!("while no attempt runs: {error}"));
         }
-        self.fail(match subtask {
-            Some(subtask) => error.context(self.job.task_name(subtask)),
+        let task = subtask.map(|subtask| self.job.task_name(subtask));
+        if self.attempt.failed_task.is_none() {
+            self.attempt.failed_task.clone_from(&task);
+        }
+        self.fail(match task {
+            Some(task) => error.context(task),
             None => error,
         });
     }
@@ -79,7 +83,7 @@ impl JobEngine {
         // only a worker that was told to finish may end
         let early = match self.phase {
             Phase::Running | Phase::Deploying(_) => true,
-            Phase::Draining { .. } => !drained && !self.finished,
+            Phase::Draining { .. } => !drained && self.recorded.is_none(),
             _ => false,
         };
         if early {
@@ -90,11 +94,17 @@ impl JobEngine {
 
     /// The input is through, and everything has been emitted that its end causes: with checkpoints it is time for the final one,
     /// without them it is the end of the job. Also a task without checkpoints must not end before: a window may still emit.
-    fn all_ended(&mut self) {
+    ///
+    /// A stop that is under way decides first: its last checkpoint covers the end of the input too.
+    pub(super) fn all_ended(&mut self) {
         if !self.attempt.not_ended.is_empty() || !matches!(self.phase, Phase::Running) {
             return;
         }
-        if self.job.checkpointing() {
+        let drains = self.coordinator.is_draining();
+        if !drains && !self.coordinator.is_open() {
+            return;
+        }
+        if drains || self.job.checkpointing() {
             let generation = self.attempt.generation;
             let sources = self.job.tasks.iter().filter(|task| task.is_source);
             let sources: Vec<SubtaskId> = sources.map(|task| task.id).collect();
@@ -102,6 +112,10 @@ impl JobEngine {
                 self.coordinate(Event::SourceEnded { generation, subtask });
             }
         } else {
+            // a savepoint of a task that has let its dataflow go would never come to its end
+            let reason = "the job has reached the end of its input".into();
+            let generation = self.attempt.generation;
+            self.coordinate(Event::AttemptStopped { generation, reason, restarts: false });
             // what is under way may take as long as it takes: it is the job's own work
             self.phase = Phase::Draining { until: None };
             self.tell(Control::Finish);

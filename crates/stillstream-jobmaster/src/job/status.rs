@@ -21,13 +21,16 @@ pub enum JobStatus {
     Canceled,
     /// Failed for good. Final.
     Failed,
-    /// Reached the end of its input. Final.
+    /// Reached the end of its input, or was stopped with a savepoint (as in Flink, whose clients wait for this state). Final.
     Finished,
+    /// Was stopped with a checkpoint from which its next start goes on by itself. Final for this process (Flink's word for a job
+    /// that is no longer run here and may be run again).
+    Suspended,
 }
 
 impl JobStatus {
     /// All states.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Initializing,
         Self::Created,
         Self::Running,
@@ -37,6 +40,7 @@ impl JobStatus {
         Self::Canceled,
         Self::Failed,
         Self::Finished,
+        Self::Suspended,
     ];
 
     /// The name that Flink shows, as in `RUNNING`.
@@ -51,6 +55,7 @@ impl JobStatus {
             Self::Canceled => "CANCELED",
             Self::Failed => "FAILED",
             Self::Finished => "FINISHED",
+            Self::Suspended => "SUSPENDED",
         }
     }
 
@@ -63,13 +68,15 @@ impl JobStatus {
     pub fn successors(self) -> &'static [Self] {
         match self {
             Self::Initializing => &[Self::Created, Self::Failed, Self::Cancelling],
-            Self::Created => &[Self::Running, Self::Failing, Self::Cancelling],
-            Self::Running => &[Self::Failing, Self::Cancelling, Self::Finished],
+            Self::Created => &[Self::Running, Self::Failing, Self::Cancelling, Self::Suspended],
+            Self::Running => &[Self::Failing, Self::Cancelling, Self::Finished, Self::Suspended],
             // to FINISHED: the end had been recorded, or was being recorded, when the failure or the cancel came
-            Self::Failing => &[Self::Restarting, Self::Failed, Self::Cancelling, Self::Finished],
-            Self::Restarting => &[Self::Created, Self::Failing, Self::Cancelling],
-            Self::Cancelling => &[Self::Canceled, Self::Failed, Self::Finished],
-            Self::Canceled | Self::Failed | Self::Finished => &[],
+            Self::Failing => {
+                &[Self::Restarting, Self::Failed, Self::Cancelling, Self::Finished, Self::Suspended]
+            }
+            Self::Restarting => &[Self::Created, Self::Failing, Self::Cancelling, Self::Suspended],
+            Self::Cancelling => &[Self::Canceled, Self::Failed, Self::Finished, Self::Suspended],
+            Self::Canceled | Self::Failed | Self::Finished | Self::Suspended => &[],
         }
     }
 }
@@ -168,7 +175,8 @@ mod tests {
         let text = IllegalTransition { from: Running, to: Restarting }.to_string();
         assert_eq!(
             text,
-            "a job cannot go from RUNNING to RESTARTING: from RUNNING it goes to one of [Failing, Cancelling, Finished]"
+            "a job cannot go from RUNNING to RESTARTING: from RUNNING it goes to one of [Failing, Cancelling, Finished, \
+             Suspended]"
         );
     }
 

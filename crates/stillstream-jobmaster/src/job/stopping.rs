@@ -5,6 +5,7 @@ use std::time::Duration;
 use stillstream_types::{Error, ErrorKind, JobOutcome};
 
 use super::engine::{JobCommand, JobEngine, Level, Phase};
+use super::exceptions::ExceptionEntry;
 use super::restart::RestartDecision;
 use super::status::JobStatus;
 use crate::checkpoint::event::Event;
@@ -15,8 +16,14 @@ use crate::message::Control;
 pub(super) enum Why {
     /// The restart strategy decides.
     Failure(Error),
+    /// The attempt begins anew, whatever the restart strategy says.
+    Restart(Error),
     /// A person wants it.
     Cancel,
+    /// A person wants it, and the next start is to go on from the newest checkpoint.
+    Suspend,
+    /// The register has the job's good end, and nothing may be emitted any more.
+    Recorded,
     /// The job ends with this error, and nothing can be recorded: another process owns it, or the register is away.
     Over(Error),
 }
@@ -29,7 +36,7 @@ impl JobEngine {
                 self.advance(JobStatus::Failing);
                 self.after_failure(error);
             }
-            Phase::Draining { .. } if self.finished => {
+            Phase::Draining { .. } if self.recorded.is_some() => {
                 self.log(Level::Warn, format!("after the job had finished: {error}"));
             }
             Phase::Deploying(_) | Phase::Running | Phase::Draining { .. } => {
@@ -41,10 +48,14 @@ impl JobEngine {
             // no attempt can begin after this one
             Phase::WaitingToRestart { .. } if error.is_fatal() => {
                 self.advance(JobStatus::Failing);
+                self.remember(&error, false);
                 self.give_up(error);
             }
             Phase::Stopping { why: Why::Failure(old), .. } if error.is_fatal() && !old.is_fatal() => {
                 *old = error
+            }
+            Phase::Stopping { why: why @ Why::Restart(_), .. } if error.is_fatal() => {
+                *why = Why::Failure(error)
             }
             // what follows from a failure is not news
             _ => self.log(Level::Debug, error.to_string()),
@@ -54,7 +65,7 @@ impl JobEngine {
     pub(super) fn cancel(&mut self) {
         match &mut self.phase {
             // everything is committed and recorded
-            Phase::Draining { .. } if self.finished => {}
+            Phase::Draining { .. } | Phase::Stopping { .. } if self.recorded.is_some() => {}
             Phase::Deploying(_) | Phase::Running | Phase::Draining { .. } => {
                 self.advance(JobStatus::Cancelling);
                 self.stop(Why::Cancel);
@@ -95,7 +106,7 @@ impl JobEngine {
             return;
         }
         match self.leave_phase() {
-            Phase::Draining { .. } => self.end_finished(),
+            Phase::Draining { .. } => self.end_well(),
             Phase::Stopping { why, .. } => self.stopped(why),
             other => self.phase = other,
         }
@@ -107,52 +118,82 @@ impl JobEngine {
 
     /// No worker has an attempt any more.
     fn stopped(&mut self, why: Why) {
-        if self.finished {
+        if self.recorded.is_some() {
             if let Why::Failure(error) | Why::Over(error) = why {
-                self.log(Level::Warn, format!("after the job had finished: {error}"));
+                self.log(Level::Warn, format!("after the job had ended: {error}"));
             }
-            return self.end_finished();
+            return self.end_well();
         }
         match why {
-            Why::Over(error) => self.end_failed(error),
-            Why::Cancel => {
-                self.attempt_stopped("the job was cancelled".into());
+            Why::Over(error) => {
+                self.remember(&error, false);
+                self.end_failed(error);
+            }
+            Why::Cancel | Why::Recorded => {
+                self.attempt_stopped("the job was cancelled".into(), false);
                 self.end_cancelled();
             }
-            Why::Failure(error) => {
-                self.attempt_stopped(error.to_string());
-                self.after_failure(error);
+            Why::Suspend => {
+                self.attempt_stopped("the job is suspended".into(), false);
+                self.end_suspended();
             }
+            Why::Restart(error) => {
+                self.attempt_stopped(error.to_string(), true);
+                if self.coordinator.ending().is_some() {
+                    return self.await_the_record(error);
+                }
+                self.restart_after(error, Duration::ZERO, 1);
+            }
+            Why::Failure(error) => self.after_failure(error),
         }
     }
 
-    fn attempt_stopped(&mut self, reason: String) {
-        self.coordinate(Event::AttemptStopped { generation: self.attempt.generation, reason });
+    fn attempt_stopped(&mut self, reason: String, restarts: bool) {
+        self.coordinate(Event::AttemptStopped { generation: self.attempt.generation, reason, restarts });
+    }
+
+    fn remember(&mut self, error: &Error, restarted: bool) {
+        let (at_ms, task) = (self.at.wall_ms, self.attempt.failed_task.take());
+        self.exceptions.push(ExceptionEntry { at_ms, message: error.to_string(), task, restarted });
+    }
+
+    /// All output is committed, and only the record is missing: its answer, or its deadline, ends the job.
+    fn await_the_record(&mut self, error: Error) {
+        self.log(Level::Warn, format!("while the end of the job is being recorded: {error}"));
+        self.phase = Phase::Ending { error };
     }
 
     /// Restart or give up.
     fn after_failure(&mut self, error: Error) {
         if self.coordinator.ending().is_some() {
-            // all output is committed, and only the record is missing: its answer, or its deadline, ends the job
-            self.log(Level::Warn, format!("while the end of the job is being recorded: {error}"));
-            self.phase = Phase::Ending { error };
-            return;
+            self.attempt_stopped(error.to_string(), false);
+            return self.await_the_record(error);
         }
         if error.is_fatal() {
+            self.attempt_stopped(error.to_string(), false);
+            self.remember(&error, false);
             return self.give_up(error);
         }
         let times = self.repetition.on_failure(self.latest_completed(), &error.to_string());
         match self.strategy.on_failure(self.at.now, self.at.random) {
             RestartDecision::RestartAfter(delay) => {
-                self.advance(JobStatus::Restarting);
-                self.out.push(JobCommand::Restarting { error, delay, times });
-                self.phase = Phase::WaitingToRestart { at: self.at.now + delay };
+                self.attempt_stopped(error.to_string(), true);
+                self.restart_after(error, delay, times);
             }
             RestartDecision::Fail(reason) => {
+                self.attempt_stopped(error.to_string(), false);
+                self.remember(&error, false);
                 let context = format!("job `{}` failed and is not restarted ({reason})", self.job.name);
                 self.give_up(error.context(context));
             }
         }
+    }
+
+    fn restart_after(&mut self, error: Error, delay: Duration, times: u64) {
+        self.remember(&error, true);
+        self.advance(JobStatus::Restarting);
+        self.out.push(JobCommand::Restarting { error, delay, times });
+        self.phase = Phase::WaitingToRestart { at: self.at.now + delay };
     }
 
     fn unstopped(&self) -> Vec<usize> {
@@ -169,8 +210,8 @@ impl JobEngine {
             self.give_up_waiting();
         } else if now >= at.saturating_sub(half) && !std::mem::replace(warned, true) {
             let after = match why {
-                Why::Failure(error) => Some(error.to_string()),
-                Why::Cancel | Why::Over(_) => None,
+                Why::Failure(error) | Why::Restart(error) => Some(error.to_string()),
+                Why::Cancel | Why::Suspend | Why::Recorded | Why::Over(_) => None,
             };
             let workers = self.unstopped();
             self.out.push(JobCommand::StillStopping { workers, after });
@@ -196,12 +237,17 @@ impl JobEngine {
         match self.leave_phase() {
             Phase::Stopping { why: Why::Over(over), .. } => self.stopped(Why::Over(over)),
             Phase::Stopping { why, .. } => {
-                self.attempt_stopped(error.to_string());
-                let cancelled = matches!(why, Why::Cancel);
-                self.end_with(if cancelled { JobOutcome::Cancelled } else { JobOutcome::Failed }, error);
+                self.attempt_stopped(error.to_string(), false);
+                self.remember(&error, false);
+                let outcome = match why {
+                    Why::Cancel => JobOutcome::Cancelled,
+                    Why::Suspend => JobOutcome::Suspended,
+                    Why::Failure(_) | Why::Restart(_) | Why::Recorded | Why::Over(_) => JobOutcome::Failed,
+                };
+                self.end_with(outcome, error);
             }
             // it drained: the job has finished
-            Phase::Draining { .. } => self.end_finished(),
+            Phase::Draining { .. } => self.end_well(),
             other => self.phase = other,
         }
     }

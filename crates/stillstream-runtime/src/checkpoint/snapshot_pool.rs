@@ -14,8 +14,8 @@ use parking_lot::{Condvar, Mutex};
 use stillstream_types::crash::crash_point;
 use stillstream_types::threads::work_in_background;
 use stillstream_types::{
-    CheckpointId, Error, ErrorKind, Generation, OperatorId, Result, ResultExt, SubtaskId, TaskSnapshot,
-    streams::SnapshotStore,
+    CheckpointId, Error, ErrorKind, Generation, OperatorId, Result, ResultExt, SavepointTarget, SubtaskId,
+    TaskSnapshot, streams::SnapshotStore,
 };
 
 use crate::catch::{catch, catch_on_thread, spawn};
@@ -28,8 +28,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens stores for the snapshots of a job.
 pub trait SnapshotStores: Send + Sync + fmt::Debug {
-    /// The store for what `label` (a subtask) writes for a checkpoint.
-    fn store(&self, checkpoint: CheckpointId, label: &str) -> Result<Box<dyn SnapshotStore>>;
+    /// The store for what `label` (a subtask) writes for a checkpoint, or for a savepoint: into its own directory then,
+    /// wherever checkpoints go.
+    fn store(
+        &self,
+        checkpoint: CheckpointId,
+        label: &str,
+        savepoint: Option<&SavepointTarget>,
+    ) -> Result<Box<dyn SnapshotStore>>;
     /// A store that reads what earlier checkpoints of the job wrote, or a snapshot of another job at
     /// `location`.
     fn reader(&self, location: Option<&str>) -> Result<Arc<dyn SnapshotStore>>;
@@ -39,6 +45,8 @@ pub trait SnapshotStores: Send + Sync + fmt::Debug {
 pub(crate) struct SnapshotJob {
     pub generation: Generation,
     pub checkpoint: CheckpointId,
+    /// The savepoint that it is; `None` for a checkpoint.
+    pub savepoint: Option<SavepointTarget>,
     pub subtask: SubtaskId,
     pub parts: Vec<(OperatorId, Arc<str>, AsyncSnapshot)>,
     pub metrics: AckMetrics,
@@ -116,10 +124,11 @@ impl Queue {
     }
 
     fn write(&self, job: SnapshotJob, stores: &dyn SnapshotStores, clock: &dyn Clock) {
-        let SnapshotJob { generation, checkpoint, subtask, parts, mut metrics, reports } = job;
+        let SnapshotJob { generation, checkpoint, savepoint, subtask, parts, mut metrics, reports } = job;
         let begun = clock.elapsed();
         let written = catch("writing the snapshot", || {
-            let store = stores.store(checkpoint, &format!("{}-{}", subtask.vertex, subtask.index))?;
+            let label = format!("{}-{}", subtask.vertex, subtask.index);
+            let store = stores.store(checkpoint, &label, savepoint.as_ref())?;
             let mut snapshot = TaskSnapshot::default();
             for (operator, name, part) in parts {
                 if self.is_retired(generation) {

@@ -23,7 +23,7 @@ impl ReportSink for Reports {
 struct Stores;
 
 impl SnapshotStores for Stores {
-    fn store(&self, _: CheckpointId, _: &str) -> Result<Box<dyn SnapshotStore>> {
+    fn store(&self, _: CheckpointId, _: &str, _: Option<&SavepointTarget>) -> Result<Box<dyn SnapshotStore>> {
         Ok(Box::new(MemorySnapshotStore::default()))
     }
 
@@ -58,6 +58,7 @@ impl Bench {
         self.pool.submit(SnapshotJob {
             generation: Generation(generation),
             checkpoint: CheckpointId(checkpoint),
+            savepoint: None,
             subtask: SubtaskId::new(0, 0),
             parts: vec![(OperatorId::from_uid("a"), "a".into(), part)],
             metrics: AckMetrics::default(),
@@ -133,6 +134,7 @@ fn a_part_that_panics_declines_its_checkpoint_and_the_thread_goes_on() {
     bench.pool.submit(SnapshotJob {
         generation: Generation(1),
         checkpoint: CheckpointId(1),
+        savepoint: None,
         subtask: SubtaskId::new(0, 0),
         parts: vec![(OperatorId::from_uid("a"), "a".into(), part)],
         metrics: AckMetrics::default(),

@@ -5,7 +5,7 @@ use stillstream_types::Result;
 
 use crate::dataflow::chain::Pause;
 use crate::dataflow::outputs::{Outlet, Sessions};
-use crate::dataflow::subtask::{Stage, Subtask, Trigger};
+use crate::dataflow::subtask::{Stage, Subtask};
 use crate::dataflow::turn::Turn;
 use crate::operator::SourceStatus;
 
@@ -28,11 +28,20 @@ pub(crate) struct SourceTask {
 impl SourceTask {
     /// One activation.
     pub fn activate(&mut self, sessions: Sessions<'_, '_>) -> Result<()> {
-        let triggers = self.subtask.read_mail()?;
+        self.subtask.read_mail()?;
+        if self.subtask.stage == Stage::Halted {
+            return Ok(());
+        }
         let clock = self.subtask.attempt.clock.clone();
         let mut turn = Turn::begin(self.subtask.attempt.turn, &*clock);
         let mut pause = self.subtask.run_chain(&mut turn, sessions)?;
-        self.barriers(triggers, pause, sessions)?;
+        if pause == Pause::Quiet {
+            self.barriers(sessions)?;
+            if self.subtask.drains && self.subtask.stage == Stage::Running {
+                self.end(sessions);
+                pause = self.subtask.run_chain(&mut turn, sessions)?;
+            }
+        }
         let (mut wake_at, mut looks_again) = (None, false);
         while pause == Pause::Quiet && self.subtask.stage == Stage::Running {
             let room = match self.room(&turn, &mut looks_again)? {
@@ -50,7 +59,7 @@ impl SourceTask {
                     wake_at = until_ms;
                     break;
                 }
-                SourceStatus::Ended => self.subtask.stage = Stage::Draining,
+                SourceStatus::Ended => {}
             }
         }
         self.subtask.pause(pause);
@@ -58,7 +67,7 @@ impl SourceTask {
             match self.subtask.stage {
                 Stage::Draining => self.subtask.end(),
                 Stage::Released | Stage::Finishing => self.subtask.finish(sessions)?,
-                Stage::Running | Stage::Ended | Stage::Done | Stage::Failed => {}
+                Stage::Running | Stage::Ended | Stage::Done | Stage::Halted | Stage::Failed => {}
             }
         }
         if let Some(due) = wake_at {
@@ -71,15 +80,11 @@ impl SourceTask {
         self.subtask.processing_time(&mut turn, sessions)
     }
 
-    /// Takes the barriers that were triggered; if the chain is busy, as soon as it is quiet.
-    fn barriers(&mut self, triggers: Vec<Trigger>, pause: Pause, sessions: Sessions<'_, '_>) -> Result<()> {
-        if pause != Pause::Quiet {
-            self.subtask.return_mail(triggers);
-            return Ok(());
-        }
-        for Trigger { id, .. } in triggers {
-            if id.0 > self.subtask.epoch {
-                self.subtask.barrier(id.0, None, sessions)?;
+    /// Takes the barriers that were triggered. Called when the chain is quiet.
+    fn barriers(&mut self, sessions: Sessions<'_, '_>) -> Result<()> {
+        while let Some(trigger) = self.subtask.triggers.pop_front() {
+            if trigger.id.0 > self.subtask.epoch {
+                self.subtask.barrier(trigger, None, sessions)?;
             }
         }
         Ok(())
@@ -122,11 +127,17 @@ impl SourceTask {
 
     fn poll(&mut self, room: usize, turn: &mut Turn<'_>, sessions: Sessions<'_, '_>) -> Result<SourceStatus> {
         let Subtask { chain, outputs, .. } = &mut self.subtask;
-        let mut outlet = Outlet { sessions, outputs };
-        let status = chain.poll_source(POLL.min(room), turn, &mut outlet)?;
+        let status = chain.poll_source(POLL.min(room), turn, &mut Outlet { sessions, outputs })?;
         if status == SourceStatus::Ended {
-            chain.end_source(&mut outlet);
+            self.end(sessions);
         }
         Ok(status)
+    }
+
+    /// There are no more records, or none are wanted.
+    fn end(&mut self, sessions: Sessions<'_, '_>) {
+        let Subtask { chain, outputs, stage, .. } = &mut self.subtask;
+        chain.end_source(&mut Outlet { sessions, outputs });
+        *stage = Stage::Draining;
     }
 }

@@ -22,6 +22,16 @@
 //! 6. **Done.** The capabilities are dropped, so the frontiers downstream close. When all are done, Timely
 //!    drops the dataflow.
 //!
+//! When the job stops without an end of its input, stages 2 to 6 are not reached:
+//!
+//! - **Halted.** The subtask has taken the barrier of the checkpoint or savepoint that the job stops with. It
+//!   emits nothing any more: a source is not polled, no timer of processing time fires, nothing behind the
+//!   barrier is processed. It hears `Complete`, commits, and confirms. Then the worker is told to stop. A
+//!   subtask that has ended before that barrier stays so: it has nothing to emit either.
+//!
+//! With `Drain` a source ends in stage 1 as if it had no more records: its position in the final checkpoint
+//! is where it stopped.
+//!
 //! A subtask **fails** in any stage. Then it keeps its capabilities: a consumer must not take what has come
 //! so far for all there is. It does nothing more, and waits until the worker drops the dataflow.
 //!
@@ -29,7 +39,8 @@
 //!
 //! 1. A source finds `Trigger` in its mailbox. It takes the barrier as soon as its chain is quiet; it never
 //!    waits for credits before it does. A subtask with inputs finds that the least epoch over its frontiers,
-//!    and over what it has set aside, is higher than its own.
+//!    and over what it has set aside, is higher than its own; it too needs the `Trigger`, which says in which
+//!    form the snapshot is wanted, where it goes, and whether the job goes on behind it.
 //! 2. [`barrier`](Subtask::barrier): what waits in the outputs is sent; the chain takes the synchronous part;
 //!    the epoch and the capabilities move on; the asynchronous part goes to the snapshot pool, which
 //!    acknowledges.
@@ -39,10 +50,13 @@
 //!
 //! # Races
 //!
-//! - *A trigger overtakes the barrier* (mail goes another way than records): a subtask with inputs ignores
-//!   it, unless its epoch has already gone past that checkpoint without a snapshot; then it declines.
+//! - *A trigger overtakes the barrier* (mail goes another way than records): it is kept until the barrier
+//!   comes.
+//! - *A barrier overtakes its trigger*: a subtask with inputs waits for the mail, which wakes it. Each worker
+//!   gets every trigger, and all of them in the same order.
 //! - *Two barriers at once*: frontiers jump from epoch n to n + 2 if a source took both in one turn. The
-//!   checkpoints between that this worker knows of are taken one by one, all before later records.
+//!   checkpoints between are taken one by one, all before later records: the mail of n + 2 comes after that
+//!   of n + 1.
 //! - *A checkpoint is aborted while its barrier is under way*: the barrier comes all the same, and its
 //!   snapshot is dropped in the pool or by the JobManager. `Complete` of a later one stands for it.
 //! - *The attempt stops meanwhile*: nothing is said here. The worker drops the dataflow, see
@@ -63,9 +77,6 @@ use crate::dataflow::chain::{Chain, Pause};
 use crate::dataflow::outputs::{Outlet, Outputs, Sessions};
 use crate::dataflow::turn::Turn;
 
-/// The most checkpoints that a subtask remembers having taken part in.
-const REMEMBERED: usize = 32;
-
 /// The longest that a task sleeps before it looks at the clock again, in milliseconds.
 const LONGEST_SLEEP_MS: i64 = 60_000;
 
@@ -84,6 +95,8 @@ pub(crate) enum Stage {
     Finishing,
     /// The capabilities are dropped.
     Done,
+    /// The job stops: nothing is emitted behind the last barrier.
+    Halted,
     /// After an error. The capabilities are kept.
     Failed,
 }
@@ -99,8 +112,11 @@ pub(crate) struct Subtask {
     pub chain: Chain,
     pub outputs: Outputs,
     pub activator: Activator,
-    /// The newest checkpoints that it has taken part in.
-    snapshotted: VecDeque<u64>,
+    /// Checkpoints that were triggered and whose barrier has not been taken, oldest first. None is lost, however many
+    /// there are: a barrier cannot be taken without.
+    pub triggers: VecDeque<Trigger>,
+    /// A source ends here, as if it had no more records.
+    pub drains: bool,
     /// The newest checkpoint that was announced and not yet reported as committed.
     announced: Option<CheckpointId>,
 }
@@ -119,8 +135,7 @@ pub(crate) struct Trigger {
 
 impl Trigger {
     /// The form in which operators are asked for their state.
-    #[allow(dead_code)]
-    pub fn form(&self) -> SnapshotForm {
+    fn form(&self) -> SnapshotForm {
         self.savepoint
             .as_ref()
             .map_or(SnapshotForm::Checkpoint, |target| SnapshotForm::Savepoint(target.format))
@@ -153,20 +168,20 @@ impl Subtask {
             chain: chain.unwrap_or_else(Chain::new),
             outputs,
             activator,
-            snapshotted: VecDeque::new(),
+            triggers: VecDeque::new(),
+            drains: false,
             announced: None,
         }
     }
 
-    /// Reads the mailbox, and returns the triggers in it.
-    pub fn read_mail(&mut self) -> Result<Vec<Trigger>> {
-        let mut triggers = Vec::new();
+    /// Reads the mailbox.
+    pub fn read_mail(&mut self) -> Result<()> {
         loop {
             let next = self.attempt.mailboxes.borrow_mut()[self.mailbox].mail.pop_front();
             match next {
                 None => break,
                 Some(Control::Trigger { id, at_ms, savepoint, stop }) => {
-                    triggers.push(Trigger { id, at_ms, savepoint, stop });
+                    self.triggers.push_back(Trigger { id, at_ms, savepoint, stop });
                 }
                 Some(Control::Complete { id }) => {
                     self.chain.checkpoint_complete(id)?;
@@ -178,20 +193,11 @@ impl Subtask {
                 }
                 // it comes when every subtask has reported its end, and so not before this one has
                 Some(Control::Finish) if self.stage == Stage::Ended => self.stage = Stage::Released,
-                Some(Control::Drain | Control::Finish | Control::Stop) => {}
+                Some(Control::Drain) => self.drains = true,
+                Some(Control::Finish | Control::Stop) => {}
             }
         }
-        self.confirm()?;
-        Ok(triggers)
-    }
-
-    /// Puts triggers back into the mailbox, for the next activation.
-    pub fn return_mail(&self, triggers: Vec<Trigger>) {
-        let mut mailboxes = self.attempt.mailboxes.borrow_mut();
-        let mail = &mut mailboxes[self.mailbox].mail;
-        for Trigger { id, at_ms, savepoint, stop } in triggers.into_iter().rev() {
-            mail.push_front(Control::Trigger { id, at_ms, savepoint, stop });
-        }
+        self.confirm()
     }
 
     /// Reports the newest checkpoint that was announced as soon as everything up to it has been committed.
@@ -204,46 +210,38 @@ impl Subtask {
         Ok(())
     }
 
-    /// Declines a checkpoint whose barrier was overtaken by a newer one, so that nobody waits for it.
-    pub fn decline_if_overtaken(&self, checkpoint: CheckpointId) {
-        if checkpoint.0 <= self.epoch && !self.snapshotted.contains(&checkpoint.0) {
-            let reason = "the barrier was overtaken by a newer one".to_string();
-            self.attempt.report(Report::Declined { checkpoint, subtask: self.id, reason });
-        }
-    }
-
-    /// The synchronous part of checkpoint `id`; then the epoch moves on. What was emitted before goes before
-    /// the barrier.
+    /// The synchronous part of a checkpoint; then the epoch moves on. What was emitted before goes before the
+    /// barrier.
     ///
     /// `aligning_since`: when the first record was set aside for it.
     pub fn barrier(
         &mut self,
-        id: u64,
+        trigger: Trigger,
         aligning_since: Option<(Duration, i64)>,
         sessions: Sessions<'_, '_>,
     ) -> Result<()> {
         self.outputs.flush(sessions);
-        let (clock, checkpoint) = (self.attempt.clock.clone(), CheckpointId(id));
+        let (clock, checkpoint) = (self.attempt.clock.clone(), trigger.id);
         let (begun, now_ms) = (clock.elapsed(), clock.now_ms());
         let (aligned_from, aligned_ms) = aligning_since.unwrap_or((begun, now_ms));
-        let parts = self.chain.snapshot(checkpoint, SnapshotForm::Checkpoint)?;
-        let delay_ms = self.attempt.triggered_at(id).map_or(0, |at| aligned_ms.saturating_sub(at));
+        let parts = self.chain.snapshot(checkpoint, trigger.form())?;
+        let delay_ms = aligned_ms.saturating_sub(trigger.at_ms);
         let metrics = AckMetrics {
             start_delay: Duration::from_millis(u64::try_from(delay_ms).unwrap_or(0)),
             alignment: begun.saturating_sub(aligned_from),
             synchronous: clock.elapsed().saturating_sub(begun),
-            asynchronous: Duration::ZERO,
+            ..AckMetrics::default()
         };
-        self.epoch = id;
-        self.snapshotted.push_back(id);
-        if self.snapshotted.len() > REMEMBERED {
-            self.snapshotted.pop_front();
+        self.epoch = checkpoint.0;
+        self.outputs.move_to(checkpoint.0);
+        if trigger.stop && self.stage < Stage::Ended {
+            self.stage = Stage::Halted;
         }
-        self.outputs.move_to(id);
         let (generation, reports) = (self.attempt.generation, self.attempt.reports.clone());
         self.attempt.pool.submit(SnapshotJob {
             generation,
             checkpoint,
+            savepoint: trigger.savepoint,
             subtask: self.id,
             parts,
             metrics,
@@ -278,7 +276,7 @@ impl Subtask {
 
     /// Tells processing time to the operators that want it.
     pub fn processing_time(&mut self, turn: &mut Turn<'_>, sessions: Sessions<'_, '_>) -> Result<()> {
-        if self.stage == Stage::Done || !self.chain.is_timed() || !self.chain.is_quiet() {
+        if self.stage >= Stage::Done || !self.chain.is_timed() || !self.chain.is_quiet() {
             return Ok(());
         }
         let now = self.attempt.clock.now_ms();

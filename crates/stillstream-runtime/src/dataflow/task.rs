@@ -4,7 +4,7 @@
 //! Event time is not in the frontier: it comes in the batches, as marks between the records. So a batch is
 //! given to the chain in pieces, each up to a mark that moves event time.
 
-use stillstream_types::Result;
+use stillstream_types::{Error, ErrorKind, Result};
 use timely::progress::frontier::MutableAntichain;
 
 use crate::control::Report;
@@ -64,8 +64,9 @@ impl InputTask {
         handles: &mut [Input],
         sessions: Sessions<'_, '_>,
     ) -> Result<()> {
-        for trigger in self.subtask.read_mail()? {
-            self.subtask.decline_if_overtaken(trigger.id);
+        self.subtask.read_mail()?;
+        if self.subtask.stage == Stage::Halted {
+            return Ok(());
         }
         let clock = self.subtask.attempt.clock.clone();
         self.queue.pull(handles, self.subtask.epoch, self.subtask.attempt.alignment, &*clock);
@@ -95,8 +96,10 @@ impl InputTask {
             // nothing of the own epoch is left here, and nothing can arrive: the barrier is complete
             let next = self.queue.least_later().min(low);
             if next > self.subtask.epoch && next != u64::MAX {
-                self.barriers(next, sessions)?;
-                continue;
+                if self.barriers(next, sessions)? && self.subtask.stage != Stage::Halted {
+                    continue;
+                }
+                break;
             }
             if low == u64::MAX && self.queue.has_nothing_later() && self.subtask.chain.has_ended() {
                 self.subtask.finish(sessions)?;
@@ -111,19 +114,23 @@ impl InputTask {
         self.subtask.processing_time(&mut turn, sessions)
     }
 
-    /// Takes the barrier of epoch `next`, and before it those of the checkpoints that lie between.
-    fn barriers(&mut self, next: u64, sessions: Sessions<'_, '_>) -> Result<()> {
-        let epoch = self.subtask.epoch;
-        let between: Vec<u64> = {
-            let triggered = self.subtask.attempt.triggered.borrow();
-            triggered.iter().map(|(id, _)| id.0).filter(|id| epoch < *id && *id < next).collect()
-        };
-        for id in between.into_iter().chain([next]) {
+    /// Takes the barrier of epoch `next`, and before it those of the checkpoints that lie between. `false`: this worker has
+    /// not heard of it yet; the mail will wake the task.
+    fn barriers(&mut self, next: u64, sessions: Sessions<'_, '_>) -> Result<bool> {
+        if self.subtask.triggers.back().is_none_or(|newest| newest.id.0 < next) {
+            return Ok(false);
+        }
+        while self.subtask.epoch < next && self.subtask.stage != Stage::Halted {
+            let Some(trigger) = self.subtask.triggers.pop_front() else { break };
+            if trigger.id.0 > next {
+                let text = format!("barrier {next} has come, which nobody has triggered");
+                return Err(Error::new(ErrorKind::Checkpoint, text));
+            }
             let aligning_since = self.queue.take_aligning_since();
-            self.subtask.barrier(id, aligning_since, sessions)?;
+            self.subtask.barrier(trigger, aligning_since, sessions)?;
         }
         self.queue.move_to(next);
-        Ok(())
+        Ok(true)
     }
 
     /// Begins the next batch. `false`: there is none of this epoch.

@@ -72,7 +72,6 @@ pub(crate) fn run_attempt(
         flow: Rc::new(Flow::new(index, workers, context.physical.edges, settings.flow)),
         mailboxes: RefCell::default(),
         failed: Cell::new(false),
-        triggered: RefCell::default(),
         reports: context.reports.clone(),
         pool: context.pool.clone(),
         clock: context.clock.clone(),

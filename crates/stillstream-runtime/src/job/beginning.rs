@@ -82,6 +82,13 @@ impl Beginning {
     }
 
     fn from_own(&mut self, own: &CompletedRef, storage: &JobStorage) -> Result<()> {
+        if checkpoint_paths::checkpoint_of(&own.path).is_none() {
+            // the savepoint of a stop whose end was not recorded
+            let found = named(&own.path)?;
+            let (metadata, streams) = (found.metadata().clone(), Arc::new(found.streams().clone()));
+            self.snapshot = Some(Snapshot { metadata, streams, place: found.directory().into() });
+            return Ok(());
+        }
         let metadata = storage.read_metadata(&own.path).map_err(StorageError::into_error)?;
         let place = format!("{}/{}", storage.display(), own.path);
         self.snapshot = Some(Snapshot { metadata, streams: storage.reader(), place });
@@ -139,7 +146,10 @@ impl Beginning {
             return Ok(());
         }
         let (name, id, place, named) = (&settings.name, own.id, storage.display(), named.metadata());
-        let older = match named.job == storage.id() && named.id < id && storage.read_metadata(&path_of(named.id)).is_ok() {
+        let older = match named.job == storage.id()
+            && named.id < id
+            && storage.read_metadata(&path_of(named.id)).is_ok()
+        {
             true => format!(", `--from-checkpoint {}` to fall back to that older one", named.id),
             false => String::new(),
         };
@@ -233,8 +243,10 @@ impl Beginning {
             allow_non_restored_state: settings.allow_non_restored_state,
             left_behind: self.start.left_behind.iter().copied().collect(),
         };
-        let found = check(&snapshot.metadata, &*snapshot.streams, &description, &choices)
-            .map_err(|error| StateError::into_error(error).context(format!("reading `{}`", snapshot.place)))?;
+        let found =
+            check(&snapshot.metadata, &*snapshot.streams, &description, &choices).map_err(|error| {
+                StateError::into_error(error).context(format!("reading `{}`", snapshot.place))
+            })?;
         if let Some(refusal) = found.refusal(&snapshot.place) {
             return Err(Error::new(ErrorKind::Incompatible, refusal));
         }
@@ -260,8 +272,10 @@ impl Beginning {
         let before = record.clone();
         record.began = (self.start != JobStart::default()).then(|| Box::new(self.start.clone()));
         if let Some(to) = &self.fall_back {
-            let (kept, newer) = std::mem::take(&mut record.completed).into_iter().partition(|known| known.id <= to.id);
-            (record.completed, record.retained) = (kept, [std::mem::take(&mut record.retained), newer].concat());
+            let (kept, newer) =
+                std::mem::take(&mut record.completed).into_iter().partition(|known| known.id <= to.id);
+            (record.completed, record.retained) =
+                (kept, [std::mem::take(&mut record.retained), newer].concat());
             if !record.completed.contains(to) {
                 record.completed.push(to.clone());
             }
@@ -312,7 +326,10 @@ pub fn describe_plan(plan: &Plan, settings: &JobSettings) -> Result<PlanDescript
 pub const PLAN_FILE: &str = "STILLSTREAM_PLAN_FILE";
 
 /// The file that this program is to write its plan to, in place of running.
-#[expect(clippy::disallowed_methods, reason = "the start-up shell reads what `stillstream restore-plan` wrote for this process")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the start-up shell reads what `stillstream restore-plan` wrote for this process"
+)]
 pub fn plan_file() -> Option<PathBuf> {
     std::env::var_os(PLAN_FILE).filter(|file| !file.is_empty()).map(PathBuf::from)
 }

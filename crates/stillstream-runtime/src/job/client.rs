@@ -8,14 +8,19 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use stillstream_jobmaster::{
-    CheckpointReport, CheckpointStatistics, JobEvent, JobStatus, RequestId, StopRequest,
+    CheckpointReport, CheckpointStatistics, CheckpointSummary, ExceptionEntry, JobEvent, JobStatus,
+    RequestId, StopRequest,
 };
 use stillstream_types::{
-    CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointTarget, Timestamp,
+    CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointFormat, Timestamp,
 };
 
 use super::event_times::{EventTimes, TaskEventTime};
+use super::info::JobInfo;
+use super::look::{Holds, RestoredFrom, StatusTimes};
 use super::manager::Message;
+use super::savepoints::SavepointPlaces;
+use super::settings::JobSettings;
 use crate::clock::{Clock, SystemClock};
 pub use crate::metrics::JobMetrics;
 
@@ -32,6 +37,63 @@ pub struct CheckpointTotals {
     pub last_size_bytes: u64,
     /// The longest from trigger to completion.
     pub slowest: Duration,
+}
+
+/// How a job came to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum JobEnding {
+    /// All its input is through.
+    #[default]
+    Finished,
+    /// It was stopped with the savepoint in this directory. It does not run again unless a person says from where.
+    Stopped(String),
+    /// It was stopped with a last checkpoint, and its next start goes on from there.
+    Suspended {
+        /// Its newest checkpoint; `None`: it had none yet, and begins anew.
+        checkpoint: Option<CheckpointId>,
+        /// Whether the checkpoint is still there when the process has ended. One in memory is not.
+        kept: bool,
+    },
+}
+
+impl JobEnding {
+    /// How the job goes on, for people.
+    pub(crate) fn advice(&self) -> Option<String> {
+        Some(match self {
+            Self::Finished => return None,
+            Self::Stopped(savepoint) => format!("`--from {savepoint}` goes on from its savepoint"),
+            Self::Suspended { kept: false, .. } => {
+                "its checkpoints were in memory and nothing is kept: the next start begins anew".into()
+            }
+            Self::Suspended { checkpoint: Some(id), .. } => {
+                format!("start it again to go on from checkpoint {id}")
+            }
+            Self::Suspended { checkpoint: None, .. } => {
+                "it had no checkpoint yet: the next start begins anew".into()
+            }
+        })
+    }
+}
+
+impl JobEnding {
+    /// The same as a verb: `job .. <this>`.
+    pub(crate) fn said(&self) -> String {
+        match self {
+            Self::Finished => self.to_string(),
+            Self::Stopped(_) | Self::Suspended { .. } => format!("was {self}"),
+        }
+    }
+}
+
+impl fmt::Display for JobEnding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished => f.write_str("finished"),
+            Self::Stopped(savepoint) => write!(f, "stopped with savepoint {savepoint}"),
+            Self::Suspended { checkpoint: Some(id), kept: true } => write!(f, "stopped at checkpoint {id}"),
+            Self::Suspended { .. } => f.write_str("stopped, and nothing is kept"),
+        }
+    }
 }
 
 /// What a person wants to know when a job has ended.
@@ -53,6 +115,8 @@ pub struct JobResult {
     pub checkpoints: CheckpointTotals,
     /// Rare events by name, such as `windows.late` or `flights.malformed`.
     pub counters: BTreeMap<String, u64>,
+    /// How it ended.
+    pub ending: JobEnding,
     /// When the job had finished, if it had before this start: then nothing was run, and all figures are those of the run that
     /// finished it. [`Timestamp::MIN`] if that is not known, for a release before this one recorded it.
     pub finished_before: Option<Timestamp>,
@@ -75,6 +139,7 @@ impl JobResult {
                 slowest: Duration::from_millis(figures.slowest_checkpoint_ms),
             },
             counters: figures.counters,
+            ending: JobEnding::Finished,
             finished_before: None,
         }
     }
@@ -101,15 +166,24 @@ impl fmt::Display for JobResult {
             self.duration.as_secs_f64(),
             self.restarts,
             self.checkpoints.completed
-        )
+        )?;
+        match self.ending {
+            JobEnding::Finished => Ok(()),
+            JobEnding::Stopped(_) | JobEnding::Suspended { .. } => write!(f, "; {}", self.ending),
+        }
     }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     pub status: Option<JobStatus>,
+    pub status_times: StatusTimes,
     pub restarts: u64,
     pub statistics: CheckpointStatistics,
+    pub in_progress: Vec<CheckpointSummary>,
+    pub kept: Vec<CheckpointId>,
+    pub restored: Option<RestoredFrom>,
+    pub exceptions: Vec<ExceptionEntry>,
     pub metrics: JobMetrics,
     pub result: Option<Result<JobResult>>,
     pub ended: bool,
@@ -122,12 +196,23 @@ pub(crate) struct Shared {
     pub board: Mutex<Board>,
     pub event_times: Mutex<EventTimes>,
     pub changed: Condvar,
+    pub holds: Arc<Holds>,
 }
 
-impl Drop for Shared {
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("board", &self.board).finish_non_exhaustive()
+    }
+}
+
+/// What all have in common who may ask for the job's result.
+#[derive(Debug)]
+pub(crate) struct Owner(pub Arc<Shared>);
+
+impl Drop for Owner {
     /// An error that nobody has asked for must not be lost.
     fn drop(&mut self) {
-        let board = self.board.get_mut();
+        let board = self.0.board.lock();
         if let (true, Some(Err(error))) = (board.unsaid, &board.result) {
             tracing::error!("{error}");
         }
@@ -140,20 +225,24 @@ pub struct JobClient {
     pub(crate) messages: mpsc::Sender<Message>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) name: Arc<str>,
+    pub(crate) info: Arc<JobInfo>,
+    /// `None` for an observer.
+    #[expect(dead_code, reason = "what counts is when the last one is dropped")]
+    pub(crate) owner: Option<Arc<Owner>>,
+    pub(crate) savepoints: Arc<SavepointPlaces>,
 }
 
 impl fmt::Debug for JobClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JobClient({}, {:?})", self.name, self.status())
+        write!(f, "JobClient({}, {:?})", self.name(), self.status())
     }
 }
 
 impl JobClient {
     /// A job that has finished before, or that another process has run.
-    pub(crate) fn ended(result: JobResult) -> Self {
+    pub(crate) fn ended(result: JobResult, settings: &JobSettings) -> Self {
         let shared = Arc::new(Shared::default());
-        let name = result.name.as_str().into();
+        let info = Arc::new(JobInfo::of_settings(settings));
         {
             let mut board = shared.board.lock();
             board.status = Some(JobStatus::Finished);
@@ -167,12 +256,21 @@ impl JobClient {
             board.result = Some(Ok(result));
             board.ended = true;
         }
-        Self { messages: mpsc::channel().0, shared, clock: Arc::new(SystemClock::default()), name }
+        let clock = Arc::new(SystemClock::default());
+        let savepoints = Arc::new(SavepointPlaces::of(settings));
+        Self {
+            messages: mpsc::channel().0,
+            owner: Some(Arc::new(Owner(shared.clone()))),
+            shared,
+            clock,
+            info,
+            savepoints,
+        }
     }
 
     /// The JobManager's thread has panicked: whoever waits for the job learns of it.
     pub(crate) fn broke(&self, error: Error) {
-        let error = error.context(format!("job `{}` was left where it stood", self.name));
+        let error = error.context(format!("job `{}` was left where it stood", self.name()));
         tracing::error!("{error}");
         let mut board = self.shared.board.lock();
         if !board.ended {
@@ -186,12 +284,17 @@ impl JobClient {
 
     /// The job's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.info.name
     }
 
     /// Where the job stands.
     pub fn status(&self) -> JobStatus {
         self.shared.board.lock().status.unwrap_or(JobStatus::Initializing)
+    }
+
+    /// Whether [`wait`](Self::wait) would return at once.
+    pub fn has_ended(&self) -> bool {
+        self.shared.board.lock().ended
     }
 
     /// How often it was restarted so far.
@@ -232,21 +335,57 @@ impl JobClient {
         self.request("checkpoint", JobEvent::TriggerCheckpoint)
     }
 
-    /// Takes a savepoint and waits until it is complete; the report's path is its directory, as `--from` takes it. The job goes
-    /// on, and neither its checkpoints nor its output are touched.
+    /// Takes a savepoint and waits until it is complete. The report's path is its directory, which `--from` takes. The job goes on,
+    /// and neither its checkpoints nor its output are touched; a job without periodic checkpoints can take one too.
+    ///
+    /// It lies in `directory`, or below `execution.checkpointing.savepoint-dir` where none is given, in a directory of its own:
+    /// `savepoint-<6 of the job's id>-<random>`. That holds all that is needed to go on from it, can be moved and copied, and is
+    /// never deleted by the system.
     ///
     /// # Errors
-    /// If the savepoint fails, or the job ends before it is complete.
-    pub fn trigger_savepoint(&self, target: SavepointTarget) -> Result<CheckpointReport> {
-        self.request("savepoint", |request| JobEvent::TriggerSavepoint(request, target))
+    /// If no directory is given or it cannot be made, if the savepoint fails, or if the job ends before it is complete.
+    pub fn trigger_savepoint(
+        &self,
+        directory: Option<&str>,
+        format: SavepointFormat,
+    ) -> Result<CheckpointReport> {
+        let target = self.savepoints.make(directory, format)?;
+        let (savepoints, made) = (self.savepoints.clone(), target.clone());
+        let taken = self.request("savepoint", |request| JobEvent::TriggerSavepoint(request, target));
+        taken.inspect_err(|_| savepoints.forget(&made))
     }
 
-    /// Stops the job with a savepoint, or with a last checkpoint, and waits until all output is committed.
+    /// Stops the job with a savepoint, and waits until all its output is committed and the stop is recorded.
+    /// [`wait`](Self::wait) then says where the savepoint is. The job does not run again unless a person says from where.
+    ///
+    /// `drain`: event time ends first, so that every window and every timer of event time fires, as at the end of the input. Right
+    /// for a job that ends for good: one that goes on from the savepoint would find its windows fired.
+    ///
+    /// For the directory see [`trigger_savepoint`](Self::trigger_savepoint).
     ///
     /// # Errors
-    /// If that fails: the job then goes on, and the error says why.
-    pub fn stop(&self, how: StopRequest) -> Result<CheckpointReport> {
-        self.request("savepoint", |request| JobEvent::Stop(request, how))
+    /// If that fails: the job then goes on, perhaps after a restart, and the error says why.
+    pub fn stop_with_savepoint(
+        &self,
+        directory: Option<&str>,
+        drain: bool,
+        format: SavepointFormat,
+    ) -> Result<CheckpointReport> {
+        let target = self.savepoints.make(directory, format)?;
+        let (savepoints, made) = (self.savepoints.clone(), target.clone());
+        let how = StopRequest { savepoint: Some(target), drain };
+        let stopped = self.request("savepoint", |request| JobEvent::Stop(request, how));
+        stopped.inspect_err(|_| savepoints.forget(&made))
+    }
+
+    /// Stops the job with a last checkpoint, and waits until all its output is committed and the stop is recorded. The next start
+    /// of the job goes on from that checkpoint by itself.
+    ///
+    /// # Errors
+    /// If that fails: the job then goes on, perhaps after a restart, and the error says why.
+    pub fn stop(&self) -> Result<CheckpointReport> {
+        let how = StopRequest { savepoint: None, drain: false };
+        self.request("checkpoint", |request| JobEvent::Stop(request, how))
     }
 
     fn request(
@@ -256,7 +395,7 @@ impl JobClient {
     ) -> Result<CheckpointReport> {
         let (reply, answer) = mpsc::channel();
         let gone = || {
-            Error::new(ErrorKind::Checkpoint, format!("job `{}` has ended; no {what} was taken", self.name))
+            Error::new(ErrorKind::Checkpoint, format!("job `{}` has ended; no {what} was taken", self.name()))
         };
         self.messages.send(Message::Request(Box::new(event), reply)).map_err(|_| gone())?;
         match answer.recv() {
@@ -297,7 +436,7 @@ impl JobClient {
         board.result.take().unwrap_or_else(|| {
             Err(Error::new(
                 ErrorKind::Plan,
-                format!("the result of job `{}` was already taken by another `wait`", self.name),
+                format!("the result of job `{}` was already taken by another `wait`", self.name()),
             ))
         })
     }

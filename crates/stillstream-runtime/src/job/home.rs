@@ -10,7 +10,8 @@ use stillstream_jobmaster::{
     DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
 };
 use stillstream_storage::{
-    JobStorage, Lease, Neighbours, RetainedCheckpoint, SharedReferences, StorageError, StorageOptions,
+    JobStorage, Lease, Neighbours, RetainedCheckpoint, SavepointDirectory, SharedReferences, StorageError,
+    StorageOptions,
 };
 use stillstream_types::{
     CheckpointMetadata, CompletedRef, Error, ErrorKind, JobOutcome, RegisterRecord, Result, StartedFrom,
@@ -42,12 +43,20 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
                 StorageAnswer::ReferencesRead { references: self.read_references(&completed, &retained) }
             }
             StorageCall::ListShared => StorageAnswer::SharedListed { result: self.list_shared() },
-            StorageCall::WriteMetadata { metadata, .. } => {
-                let (checkpoint, outcome) = (metadata.id, self.write_metadata(&metadata));
+            StorageCall::WriteMetadata { metadata, savepoint } => {
+                let outcome = match savepoint {
+                    Some(location) => write_savepoint(&metadata, &location),
+                    None => self.write_metadata(&metadata),
+                };
+                let checkpoint = metadata.id;
                 StorageAnswer::MetadataWritten { checkpoint, outcome }
             }
             StorageCall::Discard { discard, target } => {
-                StorageAnswer::DiscardDone { discard, failure: self.discard(&target).err() }
+                let done = match &target {
+                    DiscardTarget::Savepoint(location) => discard_savepoint(location),
+                    DiscardTarget::Directory { .. } | DiscardTarget::Files(_) => self.discard(&target),
+                };
+                StorageAnswer::DiscardDone { discard, failure: done.err() }
             }
         }
     }
@@ -60,21 +69,31 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     fn list_shared(&self) -> Result<Vec<String>, String>;
     fn write_metadata(&self, metadata: &CheckpointMetadata) -> WriteOutcome;
     fn read_metadata(&self, directory: &str) -> Result<CheckpointMetadata>;
+    /// Metadata of a checkpoint of the job's own, or of the savepoint that it was stopped with: then also where that lies.
+    fn read_own(&self, own: &CompletedRef) -> Result<(CheckpointMetadata, Option<String>)> {
+        match own.is_savepoint() {
+            true => Ok((self.read_foreign(&own.path)?, Some(own.path.clone()))),
+            false => Ok((self.read_metadata(&own.path)?, None)),
+        }
+    }
     /// Metadata of a snapshot that the user named.
     fn read_foreign(&self, location: &str) -> Result<CheckpointMetadata> {
         let retained = RetainedCheckpoint::open(location, &StorageOptions::default())
             .map_err(StorageError::into_error)?;
         Ok(retained.metadata().clone())
     }
-    /// "Not found" is success.
+    /// What lies in the job's own directory; a savepoint does not. "Not found" is success.
     fn discard(&self, target: &DiscardTarget) -> Result<(), String>;
     /// When nobody writes any more: deletes what no checkpoint that stays names.
     fn tidy(&self) {}
     /// For messages: where it is.
     fn describe(&self) -> String;
-    /// Where a person finds what is at this place in the job's directory.
+    /// Where a person finds what is at this place in the job's directory; a savepoint's place is the whole location.
     fn locate(&self, path: &str) -> String {
-        format!("{}/{path}", self.describe())
+        match checkpoint_paths::is_location(path) {
+            true => path.to_string(),
+            false => format!("{}/{path}", self.describe()),
+        }
     }
     /// For messages: the other jobs in the same place.
     fn neighbours(&self) -> Neighbours {
@@ -86,6 +105,31 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     }
     /// Gives the claim up: from here on nothing is written, and another start may claim the job.
     fn release(&self) {}
+}
+
+fn written(result: Result<(), StorageError>) -> WriteOutcome {
+    match result {
+        Ok(()) => WriteOutcome::Written,
+        Err(error) if error.is_indeterminate() => WriteOutcome::Unknown(error.to_string()),
+        Err(error) => WriteOutcome::Failed(error.to_string()),
+    }
+}
+
+/// Writes the metadata of a savepoint into its own directory, wherever the job's checkpoints are.
+fn write_savepoint(metadata: &CheckpointMetadata, location: &str) -> WriteOutcome {
+    let options = StorageOptions::default();
+    let directory = SavepointDirectory::open(location, &options);
+    written(directory.and_then(|directory| directory.write_metadata(metadata)))
+}
+
+/// Deletes what a savepoint that failed has left.
+fn discard_savepoint(location: &str) -> Result<(), String> {
+    let report = match SavepointDirectory::open(location, &StorageOptions::default()) {
+        Ok(directory) => directory.discard(),
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    report.failed.first().map_or(Ok(()), |error| Err(error.to_string()))
 }
 
 /// Checkpoints in this process's memory: they survive failures of the job, not the end of the process.
@@ -128,7 +172,7 @@ impl CheckpointHome for MemoryHome {
     }
 
     fn write_metadata(&self, metadata: &CheckpointMetadata) -> WriteOutcome {
-        let directory = checkpoint_paths::directory(metadata.job, metadata.kind, metadata.id);
+        let directory = checkpoint_paths::checkpoint(metadata.id);
         self.metadata.lock().insert(directory, metadata.clone());
         WriteOutcome::Written
     }
@@ -183,10 +227,16 @@ fn discard(from: &StartedFrom) {
     };
     match opened.discard(&from.snapshot) {
         Ok(left) if left.is_empty() => {
-            tracing::info!("`{location}`, which the job began with and owns (CLAIM), is not needed any more and was deleted");
+            tracing::info!(
+                "`{location}`, which the job began with and owns (CLAIM), is not needed any more and was deleted"
+            );
         }
-        Ok(left) => left.iter().for_each(|text| tracing::warn!("kept of what the job began with and owns: {text}")),
-        Err(error) => tracing::warn!("`{location}`, which the job owns, could not be deleted; the next start tries again: {error}"),
+        Ok(left) => {
+            left.iter().for_each(|text| tracing::warn!("kept of what the job began with and owns: {text}"))
+        }
+        Err(error) => tracing::warn!(
+            "`{location}`, which the job owns, could not be deleted; the next start tries again: {error}"
+        ),
     }
 }
 
@@ -201,7 +251,13 @@ impl StorageHome {
         let lease = lease.map_err(StorageError::into_error)?;
         let claimed = lease.record().clone();
         let num_retained = settings.checkpoint.num_retained;
-        Ok(Self { storage, lease: Mutex::new(Some(lease)), claimed, num_retained, giving_up: Mutex::default() })
+        Ok(Self {
+            storage,
+            lease: Mutex::new(Some(lease)),
+            claimed,
+            num_retained,
+            giving_up: Mutex::default(),
+        })
     }
 
     /// Notes in the register how the job begins, before the coordinator starts from it.
@@ -307,11 +363,7 @@ impl CheckpointHome for StorageHome {
     }
 
     fn write_metadata(&self, metadata: &CheckpointMetadata) -> WriteOutcome {
-        match self.storage.write_metadata(metadata) {
-            Ok(_) => WriteOutcome::Written,
-            Err(error) if error.is_indeterminate() => WriteOutcome::Unknown(error.to_string()),
-            Err(error) => WriteOutcome::Failed(error.to_string()),
-        }
+        written(self.storage.write_metadata(metadata).map(drop))
     }
 
     fn read_metadata(&self, directory: &str) -> Result<CheckpointMetadata> {
@@ -327,7 +379,7 @@ impl CheckpointHome for StorageHome {
                 }
             },
             DiscardTarget::Files(paths) => self.storage.discard_files(paths.iter().map(String::as_str)),
-            DiscardTarget::Savepoint(location) => return Err(format!("`{location}` is left in place")),
+            DiscardTarget::Savepoint(location) => return discard_savepoint(location),
         };
         match report.failed.first() {
             None => Ok(()),

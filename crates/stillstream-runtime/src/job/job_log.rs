@@ -298,6 +298,9 @@ mod tests {
             missing: Vec::new(),
             slowest: None,
             phases: LongestPhases::default(),
+            path: format!("chk-{id}").into(),
+            triggered_at_ms: 0,
+            details: [].into(),
         }
     }
 

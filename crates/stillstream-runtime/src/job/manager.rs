@@ -13,7 +13,7 @@ mod saying;
 
 pub(super) use restoring::tasks;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
@@ -23,13 +23,15 @@ use stillstream_jobmaster::{
 };
 use stillstream_storage::Neighbours;
 use stillstream_types::crash::crash_point;
-use stillstream_types::{Error, ErrorKind, Result};
+use stillstream_types::{CheckpointKind, Error, ErrorKind, Result};
 
-use super::client::{JobMetrics, JobResult, Shared};
+use super::client::{JobEnding, JobMetrics, JobResult, Shared};
 use super::fleet::Fleet;
 use super::home::CheckpointHome;
+use super::info::JobInfo;
 use super::io::IoThreads;
 use super::job_log::JobLog;
+use super::look::{RestoredFrom, StatusTimes};
 use super::progress::Progress;
 use super::settings::JobSettings;
 use crate::clock::Clock;
@@ -57,6 +59,7 @@ pub(crate) struct Manager {
     pub clock: Arc<dyn Clock>,
     pub messages: mpsc::Receiver<Message>,
     pub shared: Arc<Shared>,
+    pub info: Arc<JobInfo>,
     pub counters: Arc<Counters>,
     pub state: State,
 }
@@ -67,10 +70,15 @@ pub(crate) struct State {
     next_request: u64,
     started: Duration,
     result: Option<Result<()>>,
+    /// Who wants the job to stop, and where the savepoint is that it was stopped with.
+    stops: HashSet<RequestId>,
+    savepoint: Option<String>,
     progress: Progress,
     log: JobLog,
     /// Filled in where the job has no checkpoint to start from.
     neighbours: Arc<OnceLock<Neighbours>>,
+    status_times: StatusTimes,
+    restored: Option<RestoredFrom>,
 }
 
 impl State {
@@ -80,9 +88,13 @@ impl State {
             next_request: 0,
             started: now,
             result: None,
+            stops: HashSet::new(),
+            savepoint: None,
             progress: Progress::new(settings.progress),
             log: JobLog::new(now),
             neighbours: Arc::default(),
+            status_times: StatusTimes::default(),
+            restored: None,
         }
     }
 }
@@ -123,7 +135,11 @@ impl Manager {
                 let request = RequestId(self.state.next_request);
                 self.state.next_request += 1;
                 self.state.requests.insert(request, reply);
-                event(request)
+                let event = event(request);
+                if let JobEvent::Stop(..) = event {
+                    self.state.stops.insert(request);
+                }
+                event
             }
             Message::Event(JobEvent::Report(generation, Report::EventTime { subtask, time })) => {
                 // for clients; the engine decides nothing by it
@@ -157,6 +173,7 @@ impl Manager {
             for command in self.engine.handle(event, self.moment()) {
                 events.extend(self.carry_out(command));
             }
+            self.state.status_times.see(self.engine.status(), || self.clock.now_ms());
         }
     }
 
@@ -174,6 +191,11 @@ impl Manager {
             }
             JobCommand::Replace { workers } => return Some(self.replace(workers)),
             JobCommand::Reply { request, result } => {
+                if let (true, Ok(report)) = (self.state.stops.remove(&request), &result)
+                    && report.kind == CheckpointKind::Savepoint
+                {
+                    self.state.savepoint = Some(report.path.clone());
+                }
                 if let Some(reply) = self.state.requests.remove(&request) {
                     let located = |report: CheckpointReport| CheckpointReport {
                         path: self.home.locate(&report.path),

@@ -3,12 +3,15 @@
 //! | module | what is inside |
 //! |---|---|
 //! | `settings` | [`JobSettings`], [`StateBackend`] |
-//! | `client` | [`JobClient`], [`JobResult`] |
+//! | `client` | [`JobClient`], [`JobResult`], [`JobEnding`] |
+//! | `look` | what else can be seen of a job through a [`JobClient`] |
+//! | `info` | [`JobInfo`], [`JobPlan`]: what is known of a job before it runs |
 //! | `manager` | the JobManager: a shell around the engine of `stillstream-jobmaster` |
 //! | `fleet` | worker threads, and what an attempt needs of any fleet |
 //! | `beginning` | where a start begins, and whether the program can go on from there |
 //! | `home` | where checkpoints and the register live |
 //! | `stores` | where a subtask writes its snapshot |
+//! | `savepoints` | where savepoints go |
 //! | `io` | threads for storage calls |
 //! | `remote`, `process`, `wire` | worker processes on this machine: the JobManager's side, theirs, and the messages |
 //! | `door`, `peers` | who may connect to the JobManager, and to a worker process |
@@ -21,13 +24,16 @@ mod door;
 mod event_times;
 mod fleet;
 mod home;
+mod info;
 mod io;
 mod job_log;
+mod look;
 mod manager;
 mod peers;
 mod process;
 mod progress;
 mod remote;
+mod savepoints;
 mod settings;
 mod stores;
 mod wire;
@@ -42,17 +48,20 @@ use stillstream_jobmaster::{
     CheckpointingMode, JobEngine, JobEvent, JobSetup, JobStatus, RestartStrategyConfig, StartDecision,
     decide_start,
 };
-use stillstream_restore::without_uid;
 pub use stillstream_restore::PlanDescription;
+use stillstream_restore::without_uid;
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
 use stillstream_types::{
-    Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, Result, Timestamp, checkpoint_paths,
+    Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, Result, Timestamp,
+    checkpoint_paths,
 };
 
 pub use beginning::{PLAN_FILE, describe_plan, plan_file};
-pub use client::{CheckpointTotals, JobClient, JobMetrics, JobResult};
+pub use client::{CheckpointTotals, JobClient, JobEnding, JobMetrics, JobResult};
 pub(crate) use event_times::EventTimes;
 pub use event_times::{ChannelEventTime, TaskEventTime};
+pub use info::{JobInfo, JobPlan, PlanInput, PlanOperator, PlanVertex, ShipStrategy};
+pub use look::{EndHold, RestoredFrom};
 pub use settings::{DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, StateBackend};
 
 use crate::catch::catch_on_thread;
@@ -66,13 +75,14 @@ use crate::flow::credits::FlowLimits;
 use crate::metrics::Counters;
 use crate::plan::{PhysicalPlan, Plan};
 use beginning::Beginning;
-use client::Shared;
+use client::{Owner, Shared};
 use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, State, random_unit, tasks};
 use process::{Figures, Identity, WorkerProcess};
 use remote::{ProcessFleet, ProcessSettings};
+use savepoints::SavepointPlaces;
 use stores::FileStores;
 pub(crate) use stores::MemoryStores;
 
@@ -105,6 +115,15 @@ fn validate(settings: &JobSettings) -> Result<()> {
     Ok(())
 }
 
+/// How the job's files are written.
+fn storage_options(settings: &JobSettings) -> StorageOptions {
+    StorageOptions {
+        inline_threshold: settings.inline_threshold as usize,
+        file_access: settings.file_access,
+        ..StorageOptions::default()
+    }
+}
+
 /// The job's directory in checkpoint storage, if the settings name one.
 ///
 /// With `probe`, a directory that cannot be written is found here.
@@ -117,12 +136,8 @@ fn job_storage(
     else {
         return Ok(None);
     };
-    let options = StorageOptions {
-        inline_threshold: settings.inline_threshold as usize,
-        file_access: settings.file_access,
-        ..StorageOptions::default()
-    };
-    let storage = CheckpointStorage::open(uri, options, handle.clone()).map_err(StorageError::into_error)?;
+    let storage = CheckpointStorage::open(uri, storage_options(settings), handle.clone())
+        .map_err(StorageError::into_error)?;
     if probe {
         storage.probe_writable().map_err(StorageError::into_error)?;
     }
@@ -135,16 +150,17 @@ fn job_storage(
 }
 
 fn snapshot_stores(settings: &JobSettings, storage: &Option<JobStorage>) -> Arc<dyn SnapshotStores> {
+    let options = storage_options(settings);
     match (&settings.backend, storage) {
         (StateBackend::Fs { .. } | StateBackend::RocksDb { .. }, Some(storage)) => {
-            Arc::new(FileStores(storage.clone()))
+            Arc::new(FileStores { files: storage.clone(), options })
         }
         (StateBackend::Memory { max_state_size, .. }, files) => {
-            Arc::new(MemoryStores { max_state_size: *max_state_size, files: files.clone() })
+            Arc::new(MemoryStores { max_state_size: *max_state_size, files: files.clone(), options })
         }
-        // without checkpoints nothing is ever written
+        // without checkpoints nothing is ever written but savepoints
         (StateBackend::Fs { .. } | StateBackend::RocksDb { .. }, None) => {
-            Arc::new(MemoryStores { max_state_size: u64::MAX, files: None })
+            Arc::new(MemoryStores { max_state_size: u64::MAX, files: None, options })
         }
     }
 }
@@ -253,6 +269,7 @@ fn start_of(
             Err(Error::new(ErrorKind::Cancelled, message))
         }
         StartDecision::AlreadyStopped { ended, savepoint } => {
+            sweep_finished(storage, name);
             let kept = match savepoint {
                 Some(savepoint) => format!(
                     "`--from {}` goes on from its savepoint, `--start-fresh` runs it from the beginning",
@@ -261,7 +278,7 @@ fn start_of(
                 None => "`--start-fresh` runs it from the beginning".into(),
             };
             let message = format!(
-                "job `{name}` was stopped {} and is not run again unasked: {kept} (its register: {})",
+                "job `{name}` was stopped with a savepoint {} and is not run again unasked: {kept} (its register: {})",
                 at(&ended),
                 storage.display()
             );
@@ -289,7 +306,7 @@ fn sweep_finished(storage: &JobStorage, name: &str) {
     }
     // another process may be at it, or may have begun the job afresh meanwhile
     let Ok(lease) = storage.claim(name) else { return };
-    if lease.record().outcome == JobOutcome::Finished {
+    if matches!(lease.record().outcome, JobOutcome::Finished | JobOutcome::Stopped) {
         let report = storage.sweep_orphans(lease.record(), lease.generation());
         tracing::debug!(job = %name, "left by a process that was killed at the end of its job: {report:?}");
     }
@@ -329,7 +346,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     if let Some(identity) = Identity::from_environment() {
         if identity.submission != submission {
             // this process was started for a later job of the program; the earlier ones have run
-            return Ok(JobClient::ended(result_elsewhere(&settings)));
+            return Ok(JobClient::ended(result_elsewhere(&settings), &settings));
         }
         let plan = plan.with_key_groups(&identity.key_groups)?;
         serve(identity, &Arc::new(plan.compile(settings.parallelism, settings.chaining)?), &settings)?;
@@ -341,7 +358,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         // only a look: a job that has ended is neither claimed nor changed
         record = storage.load_register().map_err(StorageError::into_error)?.map(|loaded| loaded.record);
         if let Some(result) = start_of(record.as_ref(), storage, &settings)? {
-            return Ok(JobClient::ended(result));
+            return Ok(JobClient::ended(result, &settings));
         }
     }
     let begin = |record: Option<&RegisterRecord>| -> Result<(Beginning, Arc<PhysicalPlan>)> {
@@ -361,7 +378,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
             let claimed = home.claimed();
             // another process may have ended it since
             if let Some(result) = start_of(claimed.as_ref(), storage, &settings)? {
-                return Ok(JobClient::ended(result));
+                return Ok(JobClient::ended(result, &settings));
             }
             let begins = |record: &RegisterRecord| (record.outcome, record.completed.clone());
             if !settings.start_fresh && record.as_ref().map(begins) != claimed.as_ref().map(begins) {
@@ -385,18 +402,33 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     };
     let shared = Arc::new(Shared::default());
     shared.board.lock().status = Some(JobStatus::Initializing);
-    *shared.event_times.lock() = EventTimes::of(physical.clone(), clock.clone());
+    let info = Arc::new(JobInfo::new(&settings, &physical, &*home, &*clock));
+    *shared.event_times.lock() = EventTimes::of(info.clone(), clock.clone());
     let client = JobClient {
         messages: sender.clone(),
         shared: shared.clone(),
         clock: clock.clone(),
-        name: settings.name.as_str().into(),
+        info: info.clone(),
+        owner: Some(Arc::new(Owner(shared.clone()))),
+        savepoints: Arc::new(SavepointPlaces::of(&settings)),
     };
     let io = IoThreads::start(sender.clone())?;
     let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
     let state = State::new(&settings, clock.elapsed());
-    let manager =
-        Manager { settings, physical, engine, fleet, home, io, clock, messages, shared, counters, state };
+    let manager = Manager {
+        settings,
+        physical,
+        engine,
+        fleet,
+        home,
+        io,
+        clock,
+        messages,
+        shared,
+        info,
+        counters,
+        state,
+    };
     let watched = client.clone();
     std::thread::Builder::new().name("jobmanager".into()).spawn(move || {
         let ran = catch_on_thread(|| {

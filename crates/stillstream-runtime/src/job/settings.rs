@@ -1,12 +1,14 @@
 //! What a job is told when it is submitted.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use stillstream_heap::HeapBackendFactory;
 use stillstream_jobmaster::{CheckpointConfig, RestartStrategyConfig};
-pub use stillstream_types::config::ProgressMode;
 use stillstream_types::CheckpointId;
+pub use stillstream_types::config::ProgressMode;
 use stillstream_types::file_access::FileAccess;
 
 #[cfg(feature = "rocksdb")]
@@ -162,8 +164,14 @@ pub struct JobSettings {
     pub error_is_printed: bool,
     /// Threads that write snapshots, per process.
     pub snapshot_threads: usize,
+    /// Where savepoints go whose request names no directory (`execution.checkpointing.savepoint-dir`).
+    pub savepoint_dir: Option<String>,
     /// How long a worker process may be silent (`heartbeat.timeout`).
     pub heartbeat_timeout: Duration,
+    /// The settings as a person wrote them, secrets hidden: for those who ask what the job was started with.
+    pub configuration: BTreeMap<String, String>,
+    /// Where the REST interface of this process answers, if the job has one.
+    pub rest_address: Option<SocketAddr>,
 }
 
 impl Default for JobSettings {
@@ -197,7 +205,10 @@ impl Default for JobSettings {
             progress: ProgressMode::Auto,
             error_is_printed: false,
             snapshot_threads: 2,
+            savepoint_dir: None,
             heartbeat_timeout: Duration::from_secs(50),
+            configuration: BTreeMap::new(),
+            rest_address: None,
         }
     }
 }

@@ -88,10 +88,3 @@ pub(crate) struct PhysicalPlan {
     /// Operators that need watermarks, with the sources from which records come to them without any.
     pub without_watermarks: Vec<(String, Vec<String>)>,
 }
-
-impl PhysicalPlan {
-    /// Whether an input takes batches from its own worker alone.
-    pub fn is_local(&self, input: &TaskInput) -> bool {
-        matches!(self.tasks[input.from_task].outputs[input.from_output].delivery, Delivery::Local)
-    }
-}

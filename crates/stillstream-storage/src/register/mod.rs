@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use prost::Message;
 use stillstream_types::{
-    CheckpointId, CompletedRef, Generation, JobEnd, JobFigures, JobId, JobOutcome, JobStart, OperatorId, RegisterRecord,
-    SnapshotIdentity, StartedFrom,
+    CheckpointId, CompletedRef, Generation, JobEnd, JobFigures, JobId, JobOutcome, JobStart, OperatorId,
+    RegisterRecord, SnapshotIdentity, StartedFrom,
 };
 
 pub use numbered::NumberedRegister;

@@ -234,12 +234,31 @@ typed! {
     /// Tries to commit one committable.
     SINK_COMMITTER_RETRIES: i32 = "sink.committer.retries";
 
+    /// Port of the REST interface.
+    REST_PORT: i32 = "rest.port";
+    /// Port or range of ports of the REST interface.
+    REST_BIND_PORT: Option<String> = "rest.bind-port";
+    /// Address that the REST interface listens at.
+    REST_BIND_ADDRESS: String = "rest.bind-address";
+    /// Name under which the REST interface is reached.
+    REST_ADDRESS: Option<String> = "rest.address";
+    /// How long the result of an asynchronous operation is kept.
+    REST_ASYNC_STORE_DURATION: Duration = "rest.async.store-duration";
+
+    /// Whether there is a REST interface.
+    REST_ENABLED: Option<bool> = "stillstream.rest.enabled";
+    /// What every REST request has to show.
+    REST_TOKEN: Option<String> = "stillstream.rest.token";
+    /// The file that has it.
+    REST_TOKEN_FILE: Option<String> = "stillstream.rest.token-file";
     /// Ignore the checkpoints that a job already has, and start empty.
     START_FRESH: bool = "stillstream.checkpoint.start-fresh";
     /// Who may read the files that a job makes.
     FILE_ACCESS: FileAccess = "stillstream.files.access";
     /// Processes that a job is spread over.
     PROCESSES: i32 = "stillstream.job.processes";
+    /// Whether SIGINT and SIGTERM stop a job in order.
+    SIGNALS: bool = "stillstream.signals";
     /// For how long a commit is tried again.
     SINK_COMMIT_TIMEOUT: Duration = "stillstream.sink.commit-timeout";
     /// Records on their way between two operators, per edge and worker.

@@ -6,8 +6,8 @@ use std::path::Path;
 use stillstream_types::config::{ConfigError, Configuration};
 use stillstream_types::{Error, ErrorKind, Result};
 
-use super::{Mode, StreamExecutionEnvironment};
 use super::flags::{self, Own, Sets};
+use super::{Mode, StreamExecutionEnvironment};
 
 /// The folder with the configuration file, where no `--config` names one.
 const CONF_DIR: &str = "STILLSTREAM_CONF_DIR";
@@ -202,6 +202,7 @@ impl StreamExecutionEnvironment {
         let folder = std::env::var(CONF_DIR).ok().filter(|folder| !folder.is_empty());
         let Found { mut env, rest } = Self::from_reading(reading, folder)?;
         env.arguments = rest;
+        env.from_args = true;
         Ok(env)
     }
 
@@ -353,7 +354,10 @@ mod tests {
         };
         assert_eq!(mode(&["run", "in.csv"]), (Mode::Run, vec!["in.csv".to_string()]));
         assert_eq!(mode(&["plan", "--parallelism", "2"]), (Mode::Plan { json: false }, Vec::new()));
-        assert_eq!(mode(&["plan", "in.csv", "--json"]), (Mode::Plan { json: true }, vec!["in.csv".to_string()]));
+        assert_eq!(
+            mode(&["plan", "in.csv", "--json"]),
+            (Mode::Plan { json: true }, vec!["in.csv".to_string()])
+        );
         assert_eq!(mode(&["in.csv", "plan"]), (Mode::Run, ["in.csv", "plan"].map(String::from).to_vec()));
         assert_eq!(mode(&["--", "plan"]), (Mode::Run, vec!["plan".to_string()]));
         assert_eq!(mode(&["--json"]), (Mode::Run, vec!["--json".to_string()]), "it belongs to `plan` alone");
@@ -441,9 +445,14 @@ mod tests {
         }
         assert!(!Reading::read(["--".to_string(), "--help".to_string()].into_iter(), &[]).help);
         let help = StreamExecutionEnvironment::help("words", &[("--year N", "the year")]);
-        for part in
-            ["words [run | plan] [ARGUMENTS]", "--year N", "the year", "-D KEY=VALUE", "--start-fresh", "STILLSTREAM_LOG"]
-        {
+        for part in [
+            "words [run | plan] [ARGUMENTS]",
+            "--year N",
+            "the year",
+            "-D KEY=VALUE",
+            "--start-fresh",
+            "STILLSTREAM_LOG",
+        ] {
             assert!(help.contains(part), "{part} in: {help}");
         }
         for flag in flags::ALL {

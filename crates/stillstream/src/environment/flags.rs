@@ -83,6 +83,13 @@ pub(super) const ALL: &[Flag] = &[
         "10s",
         "takes a checkpoint this often, as in 10s or 500ms",
     ),
+    key(
+        "--savepoint-dir",
+        o::SAVEPOINT_DIR,
+        "URI",
+        "/var/lib/job/savepoints",
+        "folder for savepoints whose request names none",
+    ),
     named(
         "--storage",
         o::CHECKPOINT_STORAGE,

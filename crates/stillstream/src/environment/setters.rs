@@ -124,6 +124,15 @@ impl StreamExecutionEnvironment {
     }
 }
 
+/// Settings of savepoints.
+impl StreamExecutionEnvironment {
+    /// Where savepoints go whose request names no folder. Key `execution.checkpointing.savepoint-dir`.
+    pub fn set_default_savepoint_dir(&mut self, folder: impl Into<String>) -> &mut Self {
+        self.config.set(o::SAVEPOINT_DIR, folder.into());
+        self
+    }
+}
+
 /// Settings of starts and restarts.
 impl StreamExecutionEnvironment {
     /// How a failed job is started again. Keys `restart-strategy.*`.
@@ -248,6 +257,16 @@ impl StreamExecutionEnvironment {
     /// Gives every operator a task of its own. Key `pipeline.operator-chaining.enabled`.
     pub fn disable_operator_chaining(&mut self) -> &mut Self {
         self.config.set(o::OPERATOR_CHAINING, false);
+        self
+    }
+
+    /// Lets jobs of this process be watched and driven by REST, on a loopback address: `stillstream list`, `stop`, `cancel` and the
+    /// like find them there. [`JobClient::rest_address`](crate::JobClient::rest_address) and the log say where. Default: if the
+    /// program reads its arguments by [`from_args`](Self::from_args), or a `rest.` key is set.
+    ///
+    /// Key `stillstream.rest.enabled`; `rest.bind-port` and `rest.bind-address` say where it listens.
+    pub fn set_rest(&mut self, enabled: bool) -> &mut Self {
+        self.config.set(o::REST_ENABLED, enabled);
         self
     }
 

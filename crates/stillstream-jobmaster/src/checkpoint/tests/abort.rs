@@ -23,7 +23,7 @@ fn a_checkpoint_that_the_end_of_its_attempt_cuts_short_blames_no_subtask() {
     let mut bench = Bench::running(every_ten_seconds());
     bench.trigger(1);
     let reason = "the job was cancelled".to_owned();
-    let commands = bench.all(Event::AttemptStopped { generation: bench.generation, reason });
+    let commands = bench.all(Event::AttemptStopped { generation: bench.generation, reason, restarts: true });
     let told = commands.iter().find_map(|command| match command {
         Command::Info(text) => Some(text.as_str()),
         _ => None,

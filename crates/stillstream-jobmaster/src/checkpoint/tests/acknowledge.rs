@@ -87,7 +87,7 @@ impl Bench {
     /// Triggers and declines checkpoints whose ids may have to be reserved first.
     fn complete_reserved(&mut self, ids: std::ops::RangeInclusive<u64>) {
         for id in ids {
-            let commands = self.request(id, CheckpointKind::Checkpoint, true);
+            let commands = self.request(id, true);
             if matches!(commands[..], [Command::Storage(StorageCall::UpdateRegister { .. })]) {
                 self.register_written();
             }
@@ -101,7 +101,7 @@ fn an_acknowledgement_of_another_generation_has_its_files_deleted() {
     let mut bench = Bench::running(every_ten_seconds());
     bench.trigger(1);
     let stale = bench.ack_event(1, sink());
-    bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into() });
+    bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into(), restarts: true });
     bench.start();
     assert_eq!(discarded(&bench.on(stale)), files("chk-1/1#0"));
 }
@@ -112,7 +112,7 @@ fn a_repeated_acknowledgement_of_a_completed_checkpoint_never_deletes_its_files(
     bench.complete(1);
     let stale = bench.ack_event(1, sink());
     assert_eq!(bench.on(stale.clone()), []);
-    bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into() });
+    bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into(), restarts: true });
     bench.start();
     assert_eq!(bench.on(stale), []);
 }

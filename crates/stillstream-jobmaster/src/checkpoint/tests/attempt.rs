@@ -64,9 +64,12 @@ fn the_end_of_an_attempt_aborts_all_checkpoints_and_deletes_their_files_without_
     bench.trigger(1);
     bench.ack(1, source());
     bench.trigger(2);
-    bench.request(3, CheckpointKind::Checkpoint, false);
-    let commands =
-        bench.on(Event::AttemptStopped { generation: bench.generation, reason: "a task failed".into() });
+    bench.request(3, false);
+    let commands = bench.on(Event::AttemptStopped {
+        generation: bench.generation,
+        reason: "a task failed".into(),
+        restarts: true,
+    });
     assert_eq!(discarded(&commands), [directory(1), directory(2)].concat());
     assert_eq!(aborted(&commands), [] as [u64; 0]);
     let reason = FailureReason::JobFailoverRegion;
@@ -79,7 +82,7 @@ fn the_end_of_an_attempt_aborts_all_checkpoints_and_deletes_their_files_without_
 fn ids_grow_by_one_over_the_attempts_of_a_process() {
     let mut bench = Bench::running(every_ten_seconds());
     bench.trigger(1);
-    bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into() });
+    bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into(), restarts: true });
     bench.start();
     assert_eq!(bench.generation, Generation(2));
     bench.trigger(2);
@@ -93,8 +96,11 @@ fn a_restart_waits_until_it_is_known_whether_the_last_checkpoint_completed() {
         outcome: RegisterOutcome::Unknown("timed out".into()),
     });
     assert_eq!(bench.on(unknown), [Command::Storage(StorageCall::ReadRegister)]);
-    let stopped =
-        bench.on(Event::AttemptStopped { generation: bench.generation, reason: "job failed".into() });
+    let stopped = bench.on(Event::AttemptStopped {
+        generation: bench.generation,
+        reason: "job failed".into(),
+        restarts: true,
+    });
     assert_eq!(discarded(&stopped), []);
     assert_eq!(bench.on(Event::AttemptRequested), []);
     let found = record(JobOutcome::Running, 1, 9, &[1]);
@@ -116,10 +122,10 @@ fn the_start_of_an_attempt_that_is_not_the_present_one_is_ignored() {
     bench.on(Event::AttemptRequested);
     bench.on(Event::AttemptStarted { generation: old, tasks: tasks() });
     let refusal = (5, FailureReason::NotAllRequiredTasksRunning);
-    assert_eq!(refused(&bench.request(5, CheckpointKind::Checkpoint, false)), [refusal]);
+    assert_eq!(refused(&bench.request(5, false)), [refusal]);
     bench.register_written();
     bench.on(Event::AttemptStarted { generation: old, tasks: tasks() });
-    assert_eq!(refused(&bench.request(5, CheckpointKind::Checkpoint, false)), [refusal]);
+    assert_eq!(refused(&bench.request(5, false)), [refusal]);
 }
 
 #[test]

@@ -1,5 +1,3 @@
-use stillstream_types::checkpoint_paths;
-
 use super::*;
 
 #[test]
@@ -120,7 +118,8 @@ fn files_of_a_checkpoint_aborted_during_its_metadata_write_are_deleted_after_tha
     bench.trigger(1);
     bench.ack(1, source());
     bench.ack(1, sink());
-    let commands = bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into() });
+    let commands =
+        bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into(), restarts: true });
     assert_eq!(discarded(&commands), []);
     assert_eq!(discarded(&bench.metadata(1, WriteOutcome::Written)), directory(1));
 }
@@ -129,7 +128,7 @@ fn files_of_a_checkpoint_aborted_during_its_metadata_write_are_deleted_after_tha
 fn a_later_checkpoint_that_completes_first_drops_earlier_ones_but_no_forced_one() {
     let mut bench =
         Bench::running(CheckpointConfig { max_concurrent: 3, num_retained: 2, ..every_ten_seconds() });
-    bench.request(1, CheckpointKind::Checkpoint, false);
+    bench.request(1, false);
     bench.trigger(2);
     let commands = bench.complete(3);
     assert_eq!((announced(&commands), aborted(&commands)), (vec![3], vec![1]));
@@ -152,35 +151,4 @@ fn a_forced_checkpoint_that_would_be_dropped_at_once_does_not_replace_the_newest
     assert_eq!(refused(&commands), [(1, FailureReason::CheckpointSubsumed)]);
     assert_eq!(discarded(&commands), directory(1));
     assert_eq!(bench.coordinator.completed(), [reference(2)]);
-}
-
-fn savepoint(bench: &mut Bench, id: u64) {
-    bench.request(id, CheckpointKind::Savepoint, true);
-    bench.ack(id, source());
-    bench.ack(id, sink());
-}
-
-#[test]
-fn a_savepoint_is_answered_but_not_announced_subsumed_or_put_in_the_register() {
-    let mut bench = Bench::running(every_ten_seconds());
-    bench.complete(1);
-    savepoint(&mut bench, 2);
-    let commands = bench.metadata(2, WriteOutcome::Written);
-    let [Command::Reply { result: Ok(report), .. }] = &commands[..] else { panic!("{commands:?}") };
-    let path = checkpoint_paths::savepoint(JobId::from_name("job"), CheckpointId(2));
-    assert_eq!((&report.path, report.kind), (&path, CheckpointKind::Savepoint));
-    assert_eq!(bench.coordinator.completed(), [reference(1)]);
-}
-
-#[test]
-fn a_savepoint_that_may_be_whole_is_left_in_place() {
-    let mut bench = Bench::running(every_ten_seconds());
-    savepoint(&mut bench, 1);
-    let commands = bench.metadata(1, WriteOutcome::Unknown("timed out".into()));
-    assert_eq!(discarded(&commands), []);
-    let text = commands.iter().find_map(|c| match c {
-        Command::Reply { result: Err(failure), .. } => Some(failure.to_string()),
-        _ => None,
-    });
-    assert!(text.unwrap().contains("left in place"));
 }

@@ -51,10 +51,7 @@ fn the_final_checkpoint_waits_for_all_sources_and_neither_for_the_pause_nor_for_
     assert_eq!(bench.source_ended(), []);
     let last = Event::SourceEnded { generation: Generation(1), subtask: SubtaskId::new(0, 1) };
     assert_eq!(bench.on(last), [trigger(1, 2)]);
-    assert_eq!(
-        refused(&bench.request(9, CheckpointKind::Savepoint, true)),
-        [(9, FailureReason::NotAllRequiredTasksRunning)]
-    );
+    assert_eq!(refused(&bench.savepoint(9, "/s/9")), [(9, FailureReason::NotAllRequiredTasksRunning)]);
 }
 
 #[test]
@@ -87,7 +84,7 @@ fn an_attempt_that_dies_before_the_commits_are_confirmed_does_not_finish_the_job
     let mut bench = Bench::running(every_ten_seconds());
     bench.up_to_commit();
     let old = bench.generation;
-    bench.on(Event::AttemptStopped { generation: old, reason: "x".into() });
+    bench.on(Event::AttemptStopped { generation: old, reason: "x".into(), restarts: true });
     let confirmed = Event::CommitConfirmed { generation: old, checkpoint: CheckpointId(1), subtask: sink() };
     assert_eq!(bench.on(confirmed), []);
     bench.start();
@@ -203,7 +200,7 @@ fn a_cancel_or_a_failure_while_the_finish_is_being_recorded_is_answered_with_the
         bench.confirm(1, sink());
         assert_eq!(bench.coordinator.ending(), Some(JobOutcome::Finished));
         let generation = bench.generation;
-        bench.on(Event::AttemptStopped { generation, reason: "x".into() });
+        bench.on(Event::AttemptStopped { generation, reason: "x".into(), restarts: true });
         assert_eq!(bench.on(Event::JobEnded { outcome: late }), []);
         assert_eq!(bench.register_written()[0], Command::FinishJob { outcome: JobOutcome::Finished });
         assert_eq!(bench.wait(SECOND * 1000), [], "a recorded end has no deadline");

@@ -6,7 +6,9 @@ mod attempt;
 mod complete;
 mod cost;
 mod finish;
+mod savepoint;
 mod shared;
+mod stop;
 mod trigger;
 
 use std::collections::BTreeMap;
@@ -14,8 +16,8 @@ use std::time::Duration;
 
 use stillstream_types::{
     CheckpointId, CheckpointKind, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome,
-    OperatorId, OperatorStateHandle, OperatorSubtaskState, RegisterRecord, StreamHandle, SubtaskId,
-    TaskSnapshot,
+    OperatorId, OperatorStateHandle, OperatorSubtaskState, RegisterRecord, SavepointFormat, SavepointTarget,
+    StreamHandle, SubtaskId, TaskSnapshot,
 };
 
 use super::{CheckpointCoordinator, CoordinatorSetup};
@@ -141,7 +143,9 @@ impl Bench {
     fn on(&mut self, event: Event) -> Vec<Command> {
         let quiet = |c: &Command| matches!(c, Command::WakeAt(_) | Command::Warn(_) | Command::Info(_));
         let undated = |command: Command| match command {
-            Command::Tell { generation, control: Control::Trigger { id, .. } } => trigger(generation.0, id.0),
+            Command::Tell { generation, control: Control::Trigger { id, savepoint, stop, .. } } => {
+                trigger_as(generation.0, id.0, savepoint, stop)
+            }
             command => command,
         };
         self.all(event).into_iter().filter(|command| !quiet(command)).map(undated).collect()
@@ -160,8 +164,13 @@ impl Bench {
         self.on(Event::Storage(StorageAnswer::RegisterUpdated { outcome: RegisterOutcome::Written }))
     }
 
-    fn request(&mut self, request: u64, kind: CheckpointKind, forced: bool) -> Vec<Command> {
-        self.on(Event::TriggerRequested { request: RequestId(request), kind, forced })
+    fn request(&mut self, request: u64, forced: bool) -> Vec<Command> {
+        self.on(Event::TriggerRequested { request: RequestId(request), savepoint: None, forced })
+    }
+
+    fn savepoint(&mut self, request: u64, location: &str) -> Vec<Command> {
+        let savepoint = Some(target(location));
+        self.on(Event::TriggerRequested { request: RequestId(request), savepoint, forced: false })
     }
 
     fn ack_event(&self, id: u64, subtask: SubtaskId) -> Event {
@@ -185,7 +194,7 @@ impl Bench {
 
     /// Triggers a checkpoint by hand, up to the barrier.
     fn trigger(&mut self, id: u64) {
-        let commands = self.request(id, CheckpointKind::Checkpoint, true);
+        let commands = self.request(id, true);
         assert!(commands.contains(&trigger(self.generation.0, id)), "{commands:?}");
     }
 
@@ -214,9 +223,21 @@ impl Bench {
 
 /// The word to the sources.
 fn trigger(generation: u64, id: u64) -> Command {
+    trigger_as(generation, id, None, false)
+}
+
+fn trigger_as(generation: u64, id: u64, savepoint: Option<SavepointTarget>, stop: bool) -> Command {
     // the time is looked at elsewhere
-    let control = Control::Trigger { id: CheckpointId(id), at_ms: 0, savepoint: None, stop: false };
+    let control = Control::Trigger { id: CheckpointId(id), at_ms: 0, savepoint, stop };
     Command::Tell { generation: Generation(generation), control }
+}
+
+fn target(location: &str) -> SavepointTarget {
+    SavepointTarget { location: location.into(), format: SavepointFormat::Canonical }
+}
+
+fn savepoint_ref(id: u64, location: &str) -> CompletedRef {
+    CompletedRef { id: CheckpointId(id), path: location.into() }
 }
 
 fn discarded(commands: &[Command]) -> Vec<DiscardTarget> {

@@ -174,7 +174,7 @@ fn a_subtask_that_takes_no_part_loses_its_shared_files() {
 fn a_savepoint_that_names_a_shared_file_is_refused_because_it_could_not_be_moved() {
     let mut bench = Bench::running(tolerant());
     bench.complete_naming(1, &["shared/1-1"]);
-    bench.request(2, CheckpointKind::Savepoint, true);
+    bench.savepoint(2, "/s/2");
     let commands = bench.ack_naming(2, sink(), &["shared/1-1"]);
     assert_eq!(refused(&commands), [(2, FailureReason::CheckpointDeclined)]);
 }
@@ -252,7 +252,7 @@ fn no_checkpoint_is_triggered_before_it_is_known_what_the_earlier_ones_name() {
     assert!(commands.contains(&read), "{commands:?}");
     bench.generation = Generation(5);
     bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
-    assert_eq!(bench.request(1, CheckpointKind::Checkpoint, true), []);
+    assert_eq!(bench.request(1, true), []);
     assert_eq!(
         bench.references_read(&[(9, &["shared/9-c"])]),
         [Command::Storage(StorageCall::ListShared), trigger(5, 18)]
@@ -280,7 +280,7 @@ fn the_checkpoint_that_the_tasks_build_on_is_read_again_until_it_can_be() {
     for _ in 0..3 {
         let references = References { unreadable: vec!["503".into()], ..References::default() };
         bench.on(Event::Storage(StorageAnswer::ReferencesRead { references }));
-        assert_eq!(bench.request(1, CheckpointKind::Checkpoint, true), []);
+        assert_eq!(bench.request(1, true), []);
         let read =
             Command::Storage(StorageCall::ReadReferences { completed: vec![reference(9)], retained: vec![] });
         assert_eq!(bench.wait(SECOND), [read]);
@@ -351,7 +351,7 @@ fn what_a_former_leader_completed_meanwhile_keeps_its_files() {
     let mut bench = Bench::running(tolerant());
     bench.complete_naming(1, &["shared/1-1"]);
     // another process took the job over, completed 12 with the same file, and died; this one claims again
-    bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into() });
+    bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into(), restarts: true });
     bench.on(Event::AttemptRequested);
     let theirs = record(JobOutcome::Running, 2, 20, &[12]);
     bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
@@ -390,7 +390,8 @@ fn shared_files_of_a_checkpoint_aborted_during_its_metadata_write_go_after_that_
     bench.trigger(1);
     bench.ack(1, source());
     bench.ack_naming(1, sink(), &["shared/1-1"]);
-    let stopped = bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into() });
+    let stopped =
+        bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into(), restarts: true });
     assert_eq!(discarded(&stopped), []);
     assert_eq!(
         discarded(&bench.on(listed(&["shared/1-1"]))),

@@ -45,14 +45,7 @@ fn a_periodic_request_inside_the_pause_comes_again_when_the_pause_is_over() {
 #[test]
 fn a_request_without_a_running_attempt_is_refused() {
     let mut bench = Bench::new(every_ten_seconds(), None);
-    let commands = bench.request(7, CheckpointKind::Savepoint, true);
-    assert_eq!(refused(&commands), [(7, FailureReason::NotAllRequiredTasksRunning)]);
-}
-
-#[test]
-fn nobody_outside_may_ask_for_a_final_checkpoint() {
-    let mut bench = Bench::running(every_ten_seconds());
-    let commands = bench.request(7, CheckpointKind::Final, true);
+    let commands = bench.savepoint(7, "/s/7");
     assert_eq!(refused(&commands), [(7, FailureReason::NotAllRequiredTasksRunning)]);
 }
 
@@ -65,7 +58,7 @@ fn when_the_reserve_of_ids_is_used_up_more_are_reserved_before_a_task_hears_of_o
         bench.trigger(id);
         bench.decline(id, sink());
     }
-    let commands = bench.request(9, CheckpointKind::Checkpoint, true);
+    let commands = bench.request(9, true);
     let old = record(JobOutcome::Running, 1, 8, &[]);
     let update = Command::Storage(StorageCall::UpdateRegister {
         expected: Some(old),
@@ -82,7 +75,7 @@ fn used_up(tolerable_failed_checkpoints: u32) -> Bench {
     for id in 1..=ID_RESERVE {
         bench.trigger(id);
     }
-    bench.request(ID_RESERVE + 1, CheckpointKind::Checkpoint, true);
+    bench.request(ID_RESERVE + 1, true);
     bench
 }
 
@@ -103,7 +96,7 @@ fn ids_that_cannot_be_reserved_count_as_a_failure_and_the_next_trigger_works() {
     );
     let mut bench = used_up(1);
     assert_eq!(failed_job(&refuse(&mut bench)), None);
-    bench.request(10, CheckpointKind::Checkpoint, true);
+    bench.request(10, true);
     assert_eq!(bench.register_written(), [trigger(1, 10)]);
 }
 
@@ -122,7 +115,7 @@ fn deletions_that_hang_do_not_stop_checkpoints_for_longer_than_one_interval() {
         bench.complete(id);
     }
     // two deletions are under way: more than may run at once
-    assert_eq!(bench.request(4, CheckpointKind::Checkpoint, false), []);
+    assert_eq!(bench.request(4, false), []);
     assert!(bench.wait(SECOND * 10).contains(&trigger(1, 4)));
 }
 

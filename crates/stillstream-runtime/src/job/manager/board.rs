@@ -1,6 +1,7 @@
 //! What clients read of a running job, and the result that it leaves.
 
 use stillstream_jobmaster::Measured;
+use stillstream_types::JobOutcome;
 
 use super::*;
 
@@ -26,6 +27,14 @@ impl Manager {
         let mut board = self.shared.board.lock();
         board.status = Some(status);
         board.restarts = restarts;
+        board.status_times.clone_from(&self.state.status_times);
+        board.in_progress = match statistics.counts.in_progress {
+            0 => Vec::new(),
+            _ => self.engine.in_progress(),
+        };
+        board.kept = self.engine.completed().iter().map(|checkpoint| checkpoint.id).collect();
+        board.restored.clone_from(&self.state.restored);
+        board.exceptions = self.engine.exceptions().cloned().collect();
         board.statistics = statistics.clone();
         board.metrics = metrics;
         self.shared.changed.notify_all();
@@ -41,6 +50,18 @@ impl Manager {
         }
         let job = stillstream_types::JobId::from_name(&self.settings.name).to_string();
         self.settings.backend.local_copies(&job)
+    }
+
+    /// How the job has ended, if it has ended well.
+    fn ending(&self) -> JobEnding {
+        match (self.engine.good_end(), self.state.savepoint.clone()) {
+            (Some(JobOutcome::Stopped), Some(savepoint)) => JobEnding::Stopped(savepoint),
+            (Some(JobOutcome::Suspended), _) => {
+                let (checkpoint, kept) = (self.engine.latest_completed(), self.home.is_durable());
+                JobEnding::Suspended { checkpoint, kept }
+            }
+            _ => JobEnding::Finished,
+        }
     }
 
     pub(super) fn end(mut self) {
@@ -75,15 +96,22 @@ impl Manager {
             .result
             .take()
             .unwrap_or_else(|| Err(Error::new(ErrorKind::Peer, "the JobManager ended early")));
+        result.ending = self.ending();
         self.say_end(&ended, &result);
         let statistics = self.engine.statistics();
         let mut board = self.shared.board.lock();
         board.status = Some(self.engine.status());
+        board.status_times = self.state.status_times;
+        board.in_progress.clear();
+        board.exceptions = self.engine.exceptions().cloned().collect();
+        board.kept = self.engine.completed().iter().map(|checkpoint| checkpoint.id).collect();
         board.statistics = statistics.clone();
         board.metrics = metrics;
         board.result = Some(ended.map(|()| result));
-        board.ended = true;
         drop(board);
+        // with the end the process may end: whoever has still to say what became of the job does so first
+        self.shared.await_holds(&*self.clock);
+        self.shared.board.lock().ended = true;
         self.shared.changed.notify_all();
     }
 }

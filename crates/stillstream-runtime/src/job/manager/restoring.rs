@@ -3,7 +3,7 @@
 use stillstream_jobmaster::{
     AttemptSpec, JobEvent, OperatorInfo, RestoreFrom, RestoredState, TaskInfo, plan_restore,
 };
-use stillstream_types::{Generation, SubtaskId, SubtaskIndex};
+use stillstream_types::{Generation, SubtaskId, SubtaskIndex, Timestamp};
 
 use super::*;
 
@@ -46,7 +46,7 @@ impl Manager {
         self.io.run(move || {
             let read = || -> Result<Option<RestoredState>> {
                 let (metadata, location) = match from {
-                    RestoreFrom::Own(own) => (home.read_metadata(&own.path)?, None),
+                    RestoreFrom::Own(own) => home.read_own(&own)?,
                     RestoreFrom::Snapshot(location) => (home.read_foreign(&location)?, Some(location)),
                     RestoreFrom::Nothing => {
                         // for the line that says that the job starts empty
@@ -67,6 +67,12 @@ impl Manager {
 
     pub(super) fn deploy(&mut self, spec: AttemptSpec) -> Option<JobEvent> {
         self.say_start(spec.restored.as_deref());
+        let at = Timestamp::from_millis(self.clock.now_ms());
+        self.state.restored = spec.restored.as_deref().map(|restored| RestoredFrom {
+            checkpoint: restored.checkpoint,
+            location: restored.location.clone(),
+            at,
+        });
         self.shared.event_times.lock().clear();
         let generation = spec.generation;
         self.fleet.start(spec).err().map(|error| JobEvent::NotDeployed { generation, error })

@@ -32,6 +32,11 @@ impl Manager {
     pub(super) fn say_start(&mut self, restored: Option<&RestoredState>) {
         let (job, place) = (self.settings.name.clone(), self.home.describe());
         let begins = match restored {
+            Some(RestoredState { checkpoint, location: Some(from), .. })
+                if self.engine.latest_completed() == Some(*checkpoint) =>
+            {
+                format!("resumes from its savepoint {from}, with which it was to be stopped")
+            }
             Some(RestoredState { checkpoint, location: Some(from), .. }) => {
                 format!("resumes from {from} (checkpoint {checkpoint} of another run)")
             }
@@ -80,6 +85,10 @@ impl Manager {
         }
         if let Some(interval) = self.settings.checkpoint.interval {
             text += &format!(", a checkpoint every {}", time(interval));
+        }
+        text += &format!("; job id {}", self.info.id);
+        if let Some(address) = self.info.rest_address {
+            text += &format!(", REST at http://{address}");
         }
         self.write(Level::Info, &text);
     }
@@ -180,9 +189,17 @@ impl Manager {
         );
         let job = self.settings.name.clone();
         match ended {
-            Ok(()) => self.write(Level::Info, &format!("job `{job}` finished {figures}")),
+            Ok(()) => {
+                let how = &result.ending;
+                let advice = how.advice().map_or_else(String::new, |advice| format!("; {advice}"));
+                self.write(Level::Info, &format!("job `{job}` {} {figures}{advice}", how.said()));
+            }
             Err(error) if error.kind() == ErrorKind::Cancelled => {
-                self.write(Level::Info, &format!("job `{job}` was cancelled {figures}"));
+                let kept = match self.settings.checkpoint.interval {
+                    Some(_) => "",
+                    None => "; it took no checkpoints, and nothing is kept",
+                };
+                self.write(Level::Info, &format!("job `{job}` was cancelled {figures}{kept}"));
             }
             Err(error) => {
                 // whoever waits for the job gets the error, and `main` prints it

@@ -140,6 +140,7 @@ pub(crate) fn decode_report(message: FromWorker) -> Result<Option<Report>> {
                     alignment: Duration::from_micros(message.alignment_us),
                     synchronous: Duration::from_micros(message.synchronous_us),
                     asynchronous: Duration::from_micros(message.asynchronous_us),
+                    ..AckMetrics::default()
                 },
             }
         }

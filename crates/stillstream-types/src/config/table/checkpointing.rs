@@ -177,10 +177,9 @@ pub(super) const ROWS: &[Row] = &[
         "execution.checkpointing.savepoint-dir",
         Kind::Text,
         "",
-        "default savepoint target; without it and without an argument a savepoint fails",
+        "folder of savepoints whose request names none; without both a savepoint fails",
     )
-    .older(&["state.savepoints.dir", "savepoints.state.backend.fs.dir"])
-    .no_effect("savepoints are not in this release: start from a retained checkpoint instead"),
+    .older(&["state.savepoints.dir", "savepoints.state.backend.fs.dir"]),
     option(
         "execution.checkpointing.snapshot-compression",
         Kind::Boolean,

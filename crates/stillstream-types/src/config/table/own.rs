@@ -53,6 +53,33 @@ pub(super) const ROWS: &[Row] = &[
         "when a running job shows its progress on the terminal: auto, always, never",
     ),
     option(
+        "stillstream.rest.enabled",
+        Kind::Boolean,
+        "",
+        "whether the job can be watched and driven by REST; not set: if it was started with arguments (`from_args`), or a `rest.` key \
+         is set",
+    ),
+    option(
+        "stillstream.rest.token",
+        Kind::Text,
+        "",
+        "what every REST request has to show (`Authorization: Bearer ..`); needed for any `rest.bind-address` but a loopback one. \
+         Better in a file, or in the variable STILLSTREAM_REST_TOKEN",
+    ),
+    option(
+        "stillstream.rest.token-file",
+        Kind::Text,
+        "",
+        "file whose first line is the token",
+    ),
+    option(
+        "stillstream.signals",
+        Kind::Boolean,
+        "true",
+        "whether SIGINT (Ctrl-C) and SIGTERM stop a job that `main` executes with a last checkpoint; a second one ends the \
+         process at once, as does the first where this is false",
+    ),
+    option(
         "stillstream.sink.commit-timeout",
         Kind::Duration,
         "10 min",

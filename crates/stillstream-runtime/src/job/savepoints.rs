@@ -1,0 +1,108 @@
+//! Where savepoints go: each has a directory of its own, which is made before the job hears of it.
+
+use stillstream_storage::{Location, SavepointDirectory, StorageError, StorageOptions};
+use stillstream_types::{
+    Error, ErrorKind, JobId, Result, ResultExt, SavepointFormat, SavepointTarget, checkpoint_paths,
+};
+
+use super::settings::JobSettings;
+
+/// Makes the directories of a job's savepoints.
+#[derive(Clone, Debug)]
+pub(crate) struct SavepointPlaces {
+    job: JobId,
+    /// `execution.checkpointing.savepoint-dir`.
+    configured: Option<String>,
+    options: StorageOptions,
+}
+
+impl SavepointPlaces {
+    pub fn of(settings: &JobSettings) -> Self {
+        Self {
+            job: JobId::from_name(&settings.name),
+            configured: settings.savepoint_dir.clone(),
+            options: super::storage_options(settings),
+        }
+    }
+
+    /// Makes a directory for one savepoint, `savepoint-<6 of the job's id>-<12 random>`, below `directory` or below the one that
+    /// the configuration names.
+    ///
+    /// # Errors
+    /// If neither is given, or it cannot be made.
+    pub fn make(&self, directory: Option<&str>, format: SavepointFormat) -> Result<SavepointTarget> {
+        let Some(above) = directory.or(self.configured.as_deref()) else {
+            return Err(Error::new(
+                ErrorKind::Configuration,
+                "no directory is given for the savepoint: name one, or set `execution.checkpointing.savepoint-dir`",
+            ));
+        };
+        let random = super::random_token();
+        let Location::Local(above) = Location::parse(above).map_err(StorageError::into_error)?;
+        let path = above.join(checkpoint_paths::savepoint(self.job, &random[..12]));
+        let Some(location) = path.to_str() else {
+            let text = format!(
+                "`{}` is not UTF-8: a savepoint needs a path that can be written down",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Configuration, text));
+        };
+        SavepointDirectory::create(location, &self.options)
+            .map_err(StorageError::into_error)
+            .context(|| "the directory of a savepoint cannot be made")?;
+        Ok(SavepointTarget { location: location.into(), format })
+    }
+
+    /// The savepoint has failed: its directory goes, if nothing is in it. What tasks have written the job deletes.
+    pub fn forget(&self, target: &SavepointTarget) {
+        if let Ok(Location::Local(path)) = Location::parse(&target.location) {
+            // one that is not empty is left to the job
+            let _ = std::fs::remove_dir(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(configured: Option<String>) -> SavepointPlaces {
+        SavepointPlaces::of(&JobSettings { savepoint_dir: configured, ..JobSettings::default() })
+    }
+
+    #[test]
+    fn a_savepoint_gets_an_empty_directory_of_its_own_below_the_one_that_was_named_or_configured() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let places = places(Some(path("configured")));
+        let named = places.make(Some(&path("named")), SavepointFormat::Native).unwrap();
+        let configured = places.make(None, SavepointFormat::Canonical).unwrap();
+        let other = places.make(None, SavepointFormat::Canonical).unwrap();
+        assert!(named.location.starts_with(&path("named/savepoint-")), "{named:?}");
+        assert!(configured.location.starts_with(&path("configured/savepoint-")), "{configured:?}");
+        assert_ne!(configured.location, other.location);
+        let name = named.location.rsplit('/').next().unwrap();
+        assert_eq!((name.len(), name.split('-').count()), ("savepoint-".len() + 6 + 1 + 12, 3), "{name}");
+        assert!(std::path::Path::new(&*named.location).is_dir());
+        places.forget(&named);
+        assert!(!std::path::Path::new(&*named.location).exists());
+        std::fs::write(format!("{}/note", other.location), "x").unwrap();
+        places.forget(&other);
+        assert!(std::path::Path::new(&*other.location).is_dir(), "it holds something");
+    }
+
+    #[test]
+    fn a_savepoint_without_a_directory_says_how_to_give_one_and_one_that_cannot_be_made_says_where() {
+        let error = places(None).make(None, SavepointFormat::Canonical).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(error.to_string().contains("execution.checkpointing.savepoint-dir"), "{error}");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        let inside = file.join("savepoints").display().to_string();
+        let error = places(None).make(Some(&inside), SavepointFormat::Canonical).unwrap_err().to_string();
+        assert!(error.contains(&inside) && error.contains("directory of a savepoint"), "{error}");
+        let error = places(Some("s3://bucket".into())).make(None, SavepointFormat::Canonical).unwrap_err();
+        assert!(error.to_string().contains("scheme `s3`"), "{error}");
+    }
+}
