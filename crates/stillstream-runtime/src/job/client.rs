@@ -208,6 +208,7 @@ pub struct JobClient {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) name: Arc<str>,
     pub(crate) savepoints: Arc<SavepointPlaces>,
+    pub(crate) takes_checkpoints: bool,
 }
 
 impl fmt::Debug for JobClient {
@@ -241,6 +242,7 @@ impl JobClient {
             clock: Arc::new(SystemClock::default()),
             name,
             savepoints,
+            takes_checkpoints: false,
         }
     }
 
@@ -266,6 +268,11 @@ impl JobClient {
     /// Where the job stands.
     pub fn status(&self) -> JobStatus {
         self.shared.board.lock().status.unwrap_or(JobStatus::Initializing)
+    }
+
+    /// Whether the job takes checkpoints by itself. One that does not has nothing to go on from but savepoints.
+    pub fn takes_checkpoints(&self) -> bool {
+        self.takes_checkpoints
     }
 
     /// Whether [`wait`](Self::wait) would return at once.

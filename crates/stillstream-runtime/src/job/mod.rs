@@ -378,6 +378,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         clock: clock.clone(),
         name: settings.name.as_str().into(),
         savepoints: Arc::new(SavepointPlaces::of(&settings)),
+        takes_checkpoints: settings.checkpoint.interval.is_some(),
     };
     let io = IoThreads::start(sender.clone())?;
     let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
