@@ -1,9 +1,12 @@
 //! A stop: all output is committed, and another start goes on from there as if nothing had been.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use stillstream::JobStatus;
+use stillstream::connect::{Committer, Prepared, Sink, SinkContext, SinkWriter};
 use stillstream::prelude::*;
+use stillstream::{Batch, CheckpointId, JobStatus};
 
 use crate::program::{Backend, FILES, RECORDS, Run, STEP, check, rows, wait_for};
 
@@ -91,4 +94,76 @@ fn a_job_in_memory_that_is_stopped_commits_its_output_and_says_that_nothing_is_k
     assert!(matches!(result.ending, JobEnding::Suspended { kept: false, .. }), "{:?}", result.ending);
     assert!(result.to_string().contains("nothing is kept"), "{result}");
     assert_eq!(rows(&folder.path().join("out")).len() as u64, result.records_out);
+}
+
+/// Emits its key every millisecond, for ever.
+struct Ticking;
+
+impl KeyedProcess for Ticking {
+    type Key = u64;
+    type In = u64;
+    type Out = u64;
+    fn open(_: &mut States<Self>) -> Result<Self> {
+        Ok(Self)
+    }
+    fn process(&mut self, _: u64, ctx: &mut Context<Self>) -> Result<()> {
+        ctx.timers().on_processing_time(ctx.processing_time() + millis(1))
+    }
+    fn on_timer(&mut self, _: Timestamp, ctx: &mut Context<Self>) -> Result<()> {
+        let key = *ctx.key();
+        ctx.emit(key);
+        ctx.timers().on_processing_time(ctx.processing_time() + millis(1))
+    }
+}
+
+/// A sink whose commits take a while; it counts the records of its transactions.
+#[derive(Clone, Default)]
+struct Slow {
+    written: u64,
+    committed: Arc<AtomicU64>,
+}
+
+impl Sink<u64> for Slow {
+    type Committable = u64;
+    fn writer(&self, _: &SinkContext) -> Result<Box<dyn SinkWriter<u64, u64>>> {
+        Ok(Box::new(self.clone()))
+    }
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<u64>>> {
+        let committed = self.committed.clone();
+        Ok(Box::new(move |records: &u64| {
+            std::thread::sleep(millis(100));
+            committed.fetch_add(*records, SeqCst);
+            Ok(())
+        }))
+    }
+}
+
+impl SinkWriter<u64, u64> for Slow {
+    fn write(&mut self, batch: Batch<u64>) -> Result<()> {
+        self.written += batch.values.len() as u64;
+        Ok(())
+    }
+    fn prepare(&mut self, _: CheckpointId) -> Result<Option<Prepared<u64>>> {
+        Ok(Some(Prepared::done(std::mem::take(&mut self.written))))
+    }
+}
+
+#[test]
+fn behind_the_last_barrier_of_a_stop_no_timer_fires_and_no_source_is_read_while_output_is_committed() {
+    for savepoint in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run { interval: Some(hours(24)), ..Run::new(folder.path(), Backend::Heap) };
+        let (env, sink) = (run.environment(), Slow::default());
+        let numbers = env.from_source("numbers", Generator::unbounded(|n| n % 50).records_per_second(5_000.0));
+        let ticks = numbers.uid("numbers").key_by(|n| *n).process::<Ticking>().uid("ticks");
+        ticks.map(|n| n).disable_chaining().sink_to("slow", sink.clone()).uid("slow");
+        let job = env.execute_async("ticking").unwrap();
+        wait_for(&job, 1_000);
+        match savepoint {
+            true => job.stop_with_savepoint(None, false, SavepointFormat::Canonical).unwrap(),
+            false => job.stop().unwrap(),
+        };
+        let result = job.wait().unwrap();
+        assert_eq!(result.records_out, sink.committed.load(SeqCst), "all that the sink has seen is committed");
+    }
 }
