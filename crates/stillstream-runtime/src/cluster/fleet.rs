@@ -221,3 +221,7 @@ impl<F: Fn(stillstream_types::Generation, Report) + Send + Sync> ReportSink for 
         (self.0)(generation, report);
     }
 }
+
+#[cfg(test)]
+#[path = "fleet_tests.rs"]
+mod tests;

@@ -399,6 +399,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         info: info.clone(),
         owner: Some(Arc::new(Owner(shared.clone()))),
         savepoints: Arc::new(SavepointPlaces::of(&settings)),
+        takes_checkpoints: settings.checkpoint.interval.is_some(),
     };
     let io = IoThreads::start(sender.clone())?;
     let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;

@@ -80,6 +80,7 @@ impl From<Report> for FromWorker {
                     alignment_us: micros(metrics.alignment),
                     synchronous_us: micros(metrics.synchronous),
                     asynchronous_us: micros(metrics.asynchronous),
+                    set_aside_bytes: metrics.set_aside_bytes,
                 })
             }
             Report::Declined { checkpoint, subtask, reason } => {
@@ -140,7 +141,7 @@ pub(crate) fn decode_report(message: FromWorker) -> Result<Option<Report>> {
                     alignment: Duration::from_micros(message.alignment_us),
                     synchronous: Duration::from_micros(message.synchronous_us),
                     asynchronous: Duration::from_micros(message.asynchronous_us),
-                    ..AckMetrics::default()
+                    set_aside_bytes: message.set_aside_bytes,
                 },
             }
         }
