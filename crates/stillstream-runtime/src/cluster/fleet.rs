@@ -140,6 +140,14 @@ impl LocalFleet {
         Ok(())
     }
 
+    /// Tells one worker, so that a test can choose their order.
+    #[cfg(test)]
+    pub(crate) fn tell(&self, worker: usize, control: Control) {
+        if let Some(inbox) = &self.threads[worker].inbox {
+            inbox.send(control);
+        }
+    }
+
     /// Ends the worker threads, which run no attempt.
     fn end_threads(&mut self) {
         self.threads.iter().for_each(|thread| {
@@ -221,7 +229,3 @@ impl<F: Fn(stillstream_types::Generation, Report) + Send + Sync> ReportSink for 
         (self.0)(generation, report);
     }
 }
-
-#[cfg(test)]
-#[path = "fleet_tests.rs"]
-mod tests;

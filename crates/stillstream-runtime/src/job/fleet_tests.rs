@@ -6,11 +6,13 @@ use stillstream_types::{CheckpointId, Generation, SavepointFormat, SavepointTarg
 
 use super::*;
 use crate::clock::{Clock, SystemClock};
+use crate::control::{AttemptSpec, Control, Report};
 use crate::exchange::{OwnedKey, by_key};
 use crate::job::settings::JobSettings;
 use crate::operator::batch::{AnyBatch, Batch};
 use crate::operator::{AsyncSnapshot, Operator, Output, Source, SourceStatus};
 use crate::plan::{EventTimeRole, Exchange, Node, NodeBody, NodeId, NodeInput, Plan};
+use parking_lot::Mutex;
 
 /// Emits numbers as fast as it may.
 struct Numbers {
@@ -75,13 +77,15 @@ const WORD: Duration = Duration::from_secs(60);
 impl Bench {
     /// A source in worker 0, and behind it an operator in each of two workers.
     fn new() -> Self {
-        let (asked, polls) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<std::sync::atomic::AtomicU64>::default());
+        let (asked, polls) =
+            (Arc::<Mutex<Vec<_>>>::default(), Arc::<std::sync::atomic::AtomicU64>::default());
         let (source, operator) = (polls.clone(), asked.clone());
         let mut plan = Plan::default();
         let body = move || Ok(Box::new(Numbers { next: 0, polls: source.clone() }) as Box<dyn Source>);
         plan.add(node("numbers", 1, NodeBody::Source(Arc::new(body)), None));
         let selector = Arc::new(OwnedKey(|n: &u64| *n));
-        let exchange = Exchange::Key(Arc::new(move |groups, p| by_key::<u64, _>(selector.clone(), groups, p)));
+        let exchange =
+            Exchange::Key(Arc::new(move |groups, p| by_key::<u64, _>(selector.clone(), groups, p)));
         let body = move || Ok(Box::new(Asked(operator.clone())) as Box<dyn Operator>);
         plan.add(node("asked", 2, NodeBody::Operator(Arc::new(body)), Some(exchange)));
         let settings = JobSettings { parallelism: 2, ..JobSettings::default() };
@@ -100,7 +104,7 @@ impl Bench {
 
     /// Tells one worker alone.
     fn tell(&self, worker: usize, control: Control) {
-        self.fleet.seats[worker].inbox.as_ref().unwrap().send(control);
+        self.fleet.tell(worker, control);
     }
 
     /// Waits for so many acknowledgements; says by whom.
@@ -130,7 +134,8 @@ fn trigger(id: u64, savepoint: Option<&SavepointTarget>, stop: bool) -> Control 
 }
 
 #[test]
-fn a_task_whose_barrier_comes_before_the_word_of_it_waits_and_takes_none_in_the_wrong_form_and_leaves_none_out() {
+fn a_task_whose_barrier_comes_before_the_word_of_it_waits_and_takes_none_in_the_wrong_form_and_leaves_none_out()
+ {
     let dir = tempfile::tempdir().unwrap();
     let target = SavepointTarget {
         location: dir.path().join("savepoint").display().to_string().into(),
