@@ -14,11 +14,18 @@ struct Left {
 
 /// Counts carriers, with a window beside it, and is cancelled behind a checkpoint.
 fn left() -> Left {
+    left_by(1, |dir, env| {
+        env.set_state_backend(FsStateBackend::new(dir));
+    })
+}
+
+/// The same with another backend, after so many checkpoints.
+fn left_by(checkpoints: u64, choose: impl FnOnce(&str, &mut StreamExecutionEnvironment)) -> Left {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("ck");
     let mut env = StreamExecutionEnvironment::new();
     env.set_parallelism(2).enable_checkpointing(hours(1));
-    env.set_state_backend(FsStateBackend::new(dir.display().to_string()));
+    choose(dir.to_str().unwrap(), &mut env);
     env.set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation);
     let carriers = ["AA", "B6", "DL", "UA"];
     let flights = Generator::unbounded(move |n| (carriers[(n % 4) as usize].to_string(), n as i64));
@@ -42,12 +49,55 @@ fn left() -> Left {
         .discard();
     let job = env.execute_async("carriers").unwrap();
     assert!(job.wait_until(seconds(60), |_| job.metrics().records_in > 2_000));
+    for _ in 0..checkpoints {
+        job.trigger_checkpoint().unwrap();
+    }
+    // a look at the newest checkpoint of the running job
+    let of_job = only(&dir, |name| name.len() == 32);
+    assert_sees_keys(&newest(&of_job), "while the job runs");
     job.trigger_checkpoint().unwrap();
     job.cancel();
     assert!(job.wait().is_err());
-    let job = only(&dir, |name| name.len() == 32);
-    let checkpoint = only(&job, |name| name.starts_with("chk-"));
-    Left { folder, job, checkpoint }
+    let checkpoint = newest(&of_job);
+    Left { folder, job: of_job, checkpoint }
+}
+
+/// The newest checkpoint of a job; an older one may be about to be deleted.
+fn newest(job: &Path) -> PathBuf {
+    let entries = std::fs::read_dir(job).unwrap().map(|entry| entry.unwrap().path());
+    let numbered = entries.filter_map(|path| {
+        let number = path.file_name()?.to_str()?.strip_prefix("chk-")?.parse::<u64>().ok()?;
+        path.join("_metadata").is_file().then_some((number, path))
+    });
+    numbered.max().expect("a completed checkpoint").1
+}
+
+/// Each carrier has been seen often, and in one window.
+fn assert_sees_keys(checkpoint: &Path, when: &str) {
+    let path = checkpoint.to_str().unwrap();
+    let listed = |checkpoint: &Path| {
+        let entries = std::fs::read_dir(checkpoint).unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            (
+                entry.file_name(),
+                entry.metadata().unwrap().len(),
+                entry.metadata().unwrap().modified().unwrap(),
+            )
+        });
+        entries.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = listed(checkpoint);
+    for carrier in ["AA", "B6", "DL", "UA"] {
+        let found = json(&["inspect", path, "--operator", "count", "--key", carrier]);
+        let entries = found["operators"][0]["entries"].as_array().unwrap();
+        let expected = (1, &"seen".into(), &carrier.into());
+        assert_eq!((entries.len(), &entries[0]["state"], &entries[0]["key"]), expected, "{when}");
+        assert!(entries[0]["value"].as_u64().unwrap() > 100, "{when}: {entries:?}");
+        let windows = said(0, &["inspect", path, "--operator", "latest", "--key", carrier]);
+        let window = format!("window-contents[\"{carrier}\"] in 0 = [\"{carrier}\",");
+        assert!(windows.contains(&window), "{when}: {windows}");
+    }
+    assert_eq!(listed(checkpoint), before, "a look changes nothing");
 }
 
 fn only(dir: &Path, is: impl Fn(&str) -> bool) -> PathBuf {
@@ -107,6 +157,89 @@ fn a_person_finds_job_checkpoint_states_and_one_keys_values() {
     assert!(unknown.contains("there is no state `sen`") && unknown.contains("seen"), "{unknown}");
     let unknown = said(2, &["inspect", checkpoint, "--operator", "cuont"]);
     assert!(unknown.contains("`cuont`") && unknown.contains("`count`"), "{unknown}");
+}
+
+#[test]
+fn keys_of_incremental_checkpoints_are_listed_while_the_job_runs_and_afterwards() {
+    let left = left_by(2, |dir, env| {
+        env.set_state_backend(FsStateBackend::new(dir)).set_incremental_checkpoints(true);
+    });
+    assert_sees_keys(&left.checkpoint, "of the heap");
+    let contents = said(0, &["inspect", left.checkpoint.to_str().unwrap()]);
+    assert!(contents.contains("an image and changes after it"), "{contents}");
+    assert!(contents.contains("seen") && contents.contains("value state of `u64`"), "{contents}");
+    let all = json(&["inspect", left.checkpoint.to_str().unwrap(), "--operator", "count"]);
+    assert_eq!(all["operators"][0]["states"][0]["entries"], 4, "{all}");
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn keys_in_rocksdbs_files_are_listed_while_the_job_runs_and_afterwards() {
+    let left = left_by(2, |dir, env| {
+        env.set_state_backend(RocksDbStateBackend::new(dir).incremental(true));
+    });
+    assert_sees_keys(&left.checkpoint, "of RocksDB");
+    let path = left.checkpoint.to_str().unwrap();
+    let contents = said(0, &["inspect", path]);
+    assert!(contents.contains("files of RocksDB") && contents.contains("not counted"), "{contents}");
+    assert!(contents.contains("seen") && contents.contains("value state of `u64`"), "{contents}");
+    let groups = json(&["inspect", path, "--operator", "count", "--groups"]);
+    assert_eq!(groups["operators"][0]["states"][0]["entries"], 4, "{groups}");
+    assert!(said(0, &["verify", path]).contains("whole"));
+}
+
+/// A savepoint of the tree, copied elsewhere: it can be moved.
+fn moved(golden: &str) -> (tempfile::TempDir, PathBuf) {
+    let golden =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../stillstream-runtime/tests/golden").join(golden);
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("moved");
+    std::fs::create_dir(&to).unwrap();
+    for entry in std::fs::read_dir(golden).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+    (folder, to)
+}
+
+#[test]
+fn a_savepoint_is_inspected_and_verified_at_any_place_and_its_damage_is_named() {
+    let savepoints: &[&str] = match cfg!(feature = "rocksdb") {
+        true => &["savepoint-v1", "savepoint-v2-rocksdb"],
+        false => &["savepoint-v1"],
+    };
+    for golden in savepoints {
+        let (_folder, savepoint) = moved(golden);
+        let path = savepoint.to_str().unwrap();
+        let contents = said(0, &["inspect", path]);
+        assert!(contents.starts_with("savepoint 17 of job `golden`"), "{contents}");
+        let listed = said(0, &["list", savepoint.parent().unwrap().to_str().unwrap()]);
+        assert!(
+            listed.contains("golden") && listed.contains("2023-11-14") && listed.contains(path),
+            "{listed}"
+        );
+        let found = json(&["inspect", path, "--operator", "everything", "--key", "user-3", "--limit", "100"]);
+        let entries = found["operators"][0]["entries"].as_array().unwrap();
+        let of =
+            |state: &str| entries.iter().find(|entry| entry["state"] == state).cloned().unwrap_or_default();
+        // five kinds with and without a time to live, a window, two timers
+        assert_eq!(entries.len(), 13, "{golden}: {entries:?}");
+        assert_eq!((&of("sum")["value"], &of("windows")["value"]), (&3.into(), &3.into()), "{entries:?}");
+        assert_eq!(of("expiring-value")["value"]["touched"], "1970-01-01 00:16:40", "{entries:?}");
+        assert_eq!(of("_timer_state/event_timers")["fires"], "1970-01-01 00:00:00", "{entries:?}");
+        assert!(said(0, &["verify", path]).contains("whole"));
+        for entry in std::fs::read_dir(&savepoint).unwrap() {
+            let file = entry.unwrap().path();
+            let whole = std::fs::read(&file).unwrap();
+            let mut damaged = whole.clone();
+            damaged[whole.len() * 2 / 3] ^= 0x20;
+            std::fs::write(&file, damaged).unwrap();
+            let text = said(3, &["verify", path]);
+            let name = file.file_name().unwrap().to_str().unwrap();
+            assert!(text.contains(name) && text.contains("expected") && text.contains("found"), "{text}");
+            std::fs::write(&file, whole).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -179,4 +312,118 @@ fn bad_places_are_named_with_what_would_do() {
     assert!(text.contains("did you mean") && text.contains("chk-"), "{text}");
     assert!(said(2, &["inspect", "s3://bucket/chk-1"]).contains("s3"));
     said(2, &["inspct", job]);
+}
+
+/// The program whose plan `restore-plan` asks for: it ends in `execute`, which writes the plan.
+#[test]
+#[ignore = "the other tests start it as a program of its own"]
+#[expect(clippy::disallowed_methods, reason = "the program learns from its environment which version it is")]
+fn the_next_version() {
+    let mut env = StreamExecutionEnvironment::new();
+    env.set_parallelism(2);
+    let carriers = Generator::unbounded(|n| ("AA".to_string(), n as i64));
+    let flights = env.from_source("flights", carriers).uid("flights");
+    let flights = flights.watermarks(WatermarkStrategy::monotonic()).uid("time").key_by(|flight| flight.0.clone());
+    let counted = match std::env::var(VERSION).as_deref() {
+        Ok("wrong") => flights.map_with_state("seen", |seen: &mut String, flight| {
+            seen.clear();
+            flight
+        }),
+        _ => flights.map_with_state("seen", |seen: &mut u64, flight| {
+            *seen += 1;
+            flight
+        }),
+    };
+    counted
+        .uid("count")
+        .key_by(|flight| flight.0.clone())
+        .window(Tumbling::of(hours(1)))
+        .reduce(|a, b| (a.0, a.1.max(b.1)))
+        .uid("latest")
+        .discard();
+    env.execute("carriers").unwrap();
+    unreachable!("the plan was asked for, and the job runs");
+}
+
+const VERSION: &str = "STILLSTREAM_TEST_VERSION";
+
+fn restore_plan(version: &str, more: &[&str]) -> Output {
+    let program = std::env::current_exe().unwrap();
+    let behind = ["--", "--ignored", "--exact", "the_next_version"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stillstream"));
+    command.arg("restore-plan").args(more).arg("--job").arg(program).args(behind).env(VERSION, version);
+    command.output().unwrap()
+}
+
+#[test]
+fn restore_plan_says_what_each_subtask_would_get_and_changes_nothing() {
+    let left = left();
+    let checkpoint = left.checkpoint.to_str().unwrap();
+    let before = std::fs::metadata(left.checkpoint.join("_metadata")).unwrap().modified().unwrap();
+    let output = restore_plan("right", &[checkpoint, "--parallelism", "3"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for part in [
+        "uid `count`",
+        "parallelism 2 -> 3, 128 key groups (as in the snapshot)",
+        "seen: restored, value state of `u64`",
+        "subtask 0: key groups 0..43, ",
+        "subtask 2: key groups 86..128, ",
+        "it can be restored; nothing was started or changed",
+    ] {
+        assert!(text.contains(part), "`{part}` in: {text}");
+    }
+    let json = restore_plan("right", &[checkpoint, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&json["possible"], &json["problems"]), (&true.into(), &serde_json::json!([])));
+    assert_eq!(std::fs::metadata(left.checkpoint.join("_metadata")).unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn restore_plan_refuses_what_a_start_would_refuse_by_the_same_sentence() {
+    let left = left();
+    let checkpoint = left.checkpoint.to_str().unwrap();
+    let output = restore_plan("wrong", &[checkpoint]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("it cannot be restored; nothing was started or changed"), "{text}");
+
+    let mut env = StreamExecutionEnvironment::new();
+    env.set_parallelism(2).restore_from(checkpoint).allow_non_restored_state();
+    env.from_source("flights", Generator::unbounded(|n| ("AA".to_string(), n as i64)))
+        .key_by(|flight| flight.0.clone())
+        .map_with_state("seen", |seen: &mut String, _| seen.clear())
+        .name("map_with_state")
+        .uid("count")
+        .discard();
+    let refusal = env.execute("next").unwrap_err();
+    assert_eq!(refusal.kind(), ErrorKind::Incompatible);
+    let sentence = "state `seen` cannot be restored: the snapshot holds value state of `u64`, the program wants value state of \
+                    `string`: a u64 can't become a string";
+    assert!(text.contains(sentence) && refusal.to_string().contains(sentence), "{text}\n{refusal}");
+}
+
+#[test]
+fn restore_plan_takes_a_plan_file_and_says_what_is_neither_that_nor_a_program() {
+    let left = left();
+    let checkpoint = left.checkpoint.to_str().unwrap();
+    let file = left.folder.path().join("plan.json");
+    let plan = |version: u32, operators: &str| {
+        let job = "\"job\": \"x\", \"job_id\": \"\", \"backend\": \"hashmap\"";
+        std::fs::write(&file, format!("{{\"version\": {version}, {job}, \"operators\": [{operators}]}}")).unwrap();
+    };
+    let file = file.to_str().unwrap();
+    plan(1, "");
+    let text = said(3, &["restore-plan", checkpoint, "--job", file]);
+    for part in ["left over: operator", "uid `count`", "uid `latest`", "--allow-non-restored-state"] {
+        assert!(text.contains(part), "`{part}` in: {text}");
+    }
+    let text = said(0, &["restore-plan", checkpoint, "--job", file, "--allow-non-restored-state"]);
+    assert!(text.contains("left behind, as allowed"), "{text}");
+    plan(2, "");
+    assert!(said(2, &["restore-plan", checkpoint, "--job", file]).contains("version 2, this release reads up to 1"));
+    plan(1, "{\"name\": \"no more\"}");
+    assert!(said(2, &["restore-plan", checkpoint, "--job", file]).contains("not a plan file"));
+    let text = said(2, &["restore-plan", checkpoint, "--job", left.checkpoint.join("_metadata").to_str().unwrap()]);
+    assert!(text.contains("neither a plan file nor a program that can be started"), "{text}");
 }
