@@ -1,9 +1,9 @@
 //! What the command takes.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Looks at the checkpoints of Stillstream jobs, verifies them and cleans up. Nothing is changed unless
-/// `gc --delete` is asked for, and a running job is not disturbed.
+/// Watches and drives running Stillstream jobs, and looks at their checkpoints. What only looks changes nothing
+/// and disturbs no job.
 #[derive(Parser)]
 #[command(name = "stillstream", version, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -16,19 +16,71 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// The jobs of a checkpoint directory: name, outcome, newest checkpoint.
+    /// The jobs that run, as their REST interface says; or those of a checkpoint directory: name, outcome, newest
+    /// checkpoint. Of a directory of savepoints, those.
     List {
-        /// The checkpoint directory (`--checkpoint-dir` of the jobs).
-        dir: String,
+        /// The checkpoint directory (`--checkpoint-dir` of the jobs), or one of savepoints. Without it the REST
+        /// interface is asked.
+        dir: Option<String>,
+        #[command(flatten)]
+        server: Server,
     },
-    /// The checkpoints that a job can be started from.
+    /// The checkpoints of a running job, with their durations; or of a folder, those that a job can be started
+    /// from.
     Checkpoints {
         #[command(flatten)]
         job: JobArguments,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// The failures of a running job.
+    Exceptions {
+        /// The job's name or id.
+        job: String,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Takes a savepoint of a running job, which goes on, and prints its path.
+    Savepoint {
+        #[command(flatten)]
+        wanted: SavepointArguments,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Stops a running job with a savepoint: all its output is committed, and it can go on from the path that is
+    /// printed.
+    Stop {
+        #[command(flatten)]
+        wanted: SavepointArguments,
+        /// Ends event time first, so that every window and timer fires: for a job that is not to go on.
+        #[arg(long)]
+        drain: bool,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Ends a running job at once, without a last checkpoint.
+    Cancel {
+        /// The job's name or id.
+        job: String,
+        /// Does not wait for the job's end.
+        #[arg(long)]
+        detached: bool,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Takes a checkpoint of a running job now, and prints its number and path.
+    Checkpoint {
+        /// The job's name or id.
+        job: String,
+        /// Does not wait: prints the id of the request.
+        #[arg(long)]
+        detached: bool,
+        #[command(flatten)]
+        server: Server,
     },
     /// What is in a checkpoint: operators, states, their types and sizes, keys and values.
     Inspect {
-        /// A checkpoint's directory, such as `/data/checkpoints/<job id>/chk-17`.
+        /// A checkpoint's directory, such as `/data/checkpoints/<job id>/chk-17`, or a savepoint's.
         path: String,
         #[command(flatten)]
         look: Look,
@@ -36,12 +88,15 @@ pub(crate) enum Command {
     /// Reads every file that a checkpoint names and compares its checksum. Of a job's directory, all
     /// checkpoints.
     Verify {
-        /// A checkpoint's directory, or a job's.
+        /// A checkpoint's or savepoint's directory, or a job's.
         path: String,
         /// Looks only whether each file is there with its length.
         #[arg(long)]
         lengths: bool,
     },
+    /// What a snapshot would become in a program: which operator gets which state, what is left over, which
+    /// types change, what each subtask gets. Nothing is started or changed. Exit code 3: it cannot be restored.
+    RestorePlan(RestorePlan),
     /// What the files in a job's directory are for, and which of them nothing needs.
     Gc {
         #[command(flatten)]
@@ -52,14 +107,68 @@ pub(crate) enum Command {
     },
 }
 
+/// Where a running job is asked.
+#[derive(Args)]
+pub(crate) struct Server {
+    /// Where the REST interface answers, as the job's log says. Without it: the variable STILLSTREAM_REST, or
+    /// http://127.0.0.1:8081.
+    #[arg(long, value_name = "URL")]
+    pub rest: Option<String>,
+    /// A file whose first line is the token that the REST interface asks for. Without it: the variable
+    /// STILLSTREAM_REST_TOKEN.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct SavepointArguments {
+    /// The job's name or id.
+    pub job: String,
+    /// The directory in which the savepoint's own directory is made. Without it: the job's
+    /// `execution.checkpointing.savepoint-dir`.
+    pub dir: Option<String>,
+    /// The form of keyed state: `canonical`, which every backend reads, or `native`, which is faster.
+    #[arg(long = "type", value_name = "FORM", default_value = "canonical")]
+    pub form: Form,
+    /// Does not wait: prints the id of the request.
+    #[arg(long)]
+    pub detached: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Form {
+    /// The same for all state backends.
+    Canonical,
+    /// The backend's own files.
+    Native,
+}
+
 #[derive(Args)]
 pub(crate) struct JobArguments {
     /// The job's directory, `<checkpoint directory>/<job id>`; or the checkpoint directory, if one job is in
-    /// it or `--job` says which one.
+    /// it or `--job` says which one. `checkpoints` takes a running job's name or id as well.
     pub dir: String,
     /// The job's name or id.
     #[arg(long)]
     pub job: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct RestorePlan {
+    /// A savepoint's directory, or that of a retained checkpoint.
+    pub snapshot: String,
+    /// The job's program, which is asked for its plan and does not run; or a plan file of `<program> plan --json`.
+    #[arg(long)]
+    pub job: String,
+    /// Another parallelism for operators that do not set their own.
+    #[arg(long)]
+    pub parallelism: Option<u32>,
+    /// State that no operator claims may be left behind.
+    #[arg(long)]
+    pub allow_non_restored_state: bool,
+    /// Arguments of the program.
+    #[arg(last = true)]
+    pub arguments: Vec<String>,
 }
 
 #[derive(Args)]

@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use stillstream_state::snapshot::{SnapshotEntry, for_each_entry, inspect};
+use stillstream_state::snapshot::{SnapshotEntry, for_each_entry, header_of_incremental, inspect};
 use stillstream_state::{Schema, StateError};
 use stillstream_storage::{RetainedCheckpoint, StorageError, StorageOptions};
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{Error, ErrorKind, IncrementalFormat, OperatorState, RedistributionMode};
+use stillstream_types::{
+    Error, ErrorKind, IncrementalFormat, IncrementalHandle, KeyedStateHandle, OperatorState,
+    RedistributionMode,
+};
 
 use crate::Answer;
 use crate::arguments::Look;
 use crate::checkpoints::kind;
+use crate::native;
 use crate::table::{bytes, moment, table};
 use crate::value::{is_key, show};
 
@@ -23,17 +27,32 @@ struct State {
     entries: u64,
     size: u64,
     groups: BTreeMap<u16, u64>,
+    /// Some of it lies in files that were not read for this: it has more entries than were counted.
+    uncounted: bool,
+}
+
+impl State {
+    fn add(&mut self, group: u16, entries: u64, size: u64) {
+        self.entries += entries;
+        self.size += size;
+        *self.groups.entry(group).or_default() += size;
+    }
 }
 
 /// What one operator has.
 #[derive(Default)]
 struct Contents {
     states: BTreeMap<String, State>,
-    /// State that only its backend can read, by the backend's form.
+    /// State in a backend's own form: its bytes by the form.
     native: BTreeMap<&'static str, u64>,
 }
 
-fn contents(operator: &OperatorState, store: &dyn SnapshotStore) -> Result<Contents, StateError> {
+/// `groups`: key groups are asked for, so that everything is read.
+fn contents(
+    operator: &OperatorState,
+    store: &dyn SnapshotStore,
+    groups: bool,
+) -> Result<Contents, StateError> {
     let mut contents = Contents::default();
     for subtask in operator.subtasks.values() {
         for handle in &subtask.keyed {
@@ -42,18 +61,29 @@ fn contents(operator: &OperatorState, store: &dyn SnapshotStore) -> Result<Conte
                 state.what = found.meta.to_string();
                 state.entries += found.entries;
                 for (group, size) in found.bytes {
-                    state.size += size;
-                    *state.groups.entry(group.0).or_default() += size;
+                    state.add(group.0, 0, size);
                 }
             }
         }
         for handle in &subtask.incremental {
-            let form = match handle.format {
-                IncrementalFormat::HeapChain => "an image and changes after it (heap backend)",
-                IncrementalFormat::RocksDb => "files of RocksDB",
-            };
             let size: u64 = handle.files.iter().map(|file| file.stream.len()).sum();
-            *contents.native.entry(form).or_default() += size + handle.meta.len();
+            *contents.native.entry(native::form(handle)).or_default() += size + handle.meta.len();
+            let reads = groups || handle.format == IncrementalFormat::HeapChain;
+            for meta in header_of_incremental(handle, store)?.states {
+                let state = contents.states.entry(meta.name.clone()).or_default();
+                state.what = meta.to_string();
+                state.uncounted |= !reads;
+            }
+            if reads {
+                native::for_each_entry(handle, store, &mut |entry| {
+                    let time = entry.time.map_or(0, |_| 8);
+                    let size = entry.namespace.len() + entry.key.len() + entry.value.len() + time;
+                    if let Some(state) = contents.states.get_mut(&entry.state.name) {
+                        state.add(entry.group.0, 1, size as u64);
+                    }
+                    ControlFlow::Continue(())
+                })?;
+            }
         }
         for handle in &subtask.operator {
             for (name, entry) in &handle.states {
@@ -77,6 +107,22 @@ fn contents(operator: &OperatorState, store: &dyn SnapshotStore) -> Result<Conte
     Ok(contents)
 }
 
+/// Keyed state of one subtask in one of its forms.
+enum Handle<'a> {
+    Canonical(&'a KeyedStateHandle),
+    Native(&'a IncrementalHandle),
+}
+
+impl Handle<'_> {
+    fn path(&self) -> &str {
+        let stream = match self {
+            Self::Canonical(handle) => &handle.stream,
+            Self::Native(handle) => &handle.meta,
+        };
+        stream.path().unwrap_or("(inline state)")
+    }
+}
+
 fn is_meant(operator: &OperatorState, wanted: Option<&String>) -> bool {
     wanted.is_none_or(|wanted| {
         operator.uid.as_ref() == Some(wanted)
@@ -91,36 +137,46 @@ fn entries(
     look: &Look,
     store: &dyn SnapshotStore,
 ) -> Result<Vec<Value>, StateError> {
-    let mut shown = Vec::new();
-    let mut wrong = None;
-    for handle in operator.subtasks.values().flat_map(|subtask| &subtask.keyed) {
-        let mut take = |entry: SnapshotEntry<'_>| {
-            if look.state.as_ref().is_some_and(|state| *state != entry.state.name) {
-                return ControlFlow::Continue(());
-            }
-            match describe(entry, look.key.as_deref()) {
-                Ok(Some(entry)) => shown.push(entry),
-                Ok(None) => {}
-                Err(error) => {
-                    wrong = Some(StateError::Malformed {
-                        path: handle.stream.path().unwrap_or("(inline state)").into(),
-                        part: format!("state `{}`", entry.state.name),
-                        why: error.to_string(),
-                    });
-                    return ControlFlow::Break(());
-                }
-            }
-            if shown.len() < look.limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        };
-        for_each_entry(handle, store, &mut take)?;
-        if let Some(wrong) = wrong.take() {
-            return Err(wrong);
+    let (mut shown, mut wrong) = (Vec::new(), None);
+    let mut take = |path: &str, entry: SnapshotEntry<'_>| {
+        if look.state.as_ref().is_some_and(|state| *state != entry.state.name) {
+            return ControlFlow::Continue(());
         }
-        if shown.len() >= look.limit {
+        match describe(entry, look.key.as_deref()) {
+            Ok(Some(entry)) => shown.push(entry),
+            Ok(None) => {}
+            Err(error) => {
+                wrong = Some(StateError::Malformed {
+                    path: path.into(),
+                    part: format!("state `{}`", entry.state.name),
+                    why: error.to_string(),
+                });
+                return ControlFlow::Break(());
+            }
+        }
+        if shown.len() < look.limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    let mut ended = look.limit == 0;
+    let handles = operator.subtasks.values().flat_map(|subtask| {
+        let keyed = subtask.keyed.iter().map(Handle::Canonical);
+        keyed.chain(subtask.incremental.iter().map(Handle::Native))
+    });
+    for handle in handles {
+        if ended {
             break;
         }
+        let path = handle.path();
+        let mut take = |entry: SnapshotEntry<'_>| {
+            let next = take(path, entry);
+            ended = next.is_break();
+            next
+        };
+        match handle {
+            Handle::Canonical(handle) => for_each_entry(handle, store, &mut take)?,
+            Handle::Native(handle) => native::for_each_entry(handle, store, &mut take)?,
+        }
     }
-    Ok(shown)
+    wrong.map_or(Ok(shown), Err)
 }
 
 /// `None`: another key is wanted.
@@ -159,8 +215,28 @@ fn line(entry: &Value) -> String {
 pub(crate) fn run(path: &str, look: &Look) -> Result<Answer, Error> {
     let opened =
         RetainedCheckpoint::open(path, &StorageOptions::default()).map_err(StorageError::into_error)?;
+    look_at(&opened, path, look)
+}
+
+/// The directory of a checkpoint that is deleted loses its metadata first: then an error is about that.
+fn failed(opened: &RetainedCheckpoint, path: &str, error: StateError) -> Error {
+    match RetainedCheckpoint::open(path, &StorageOptions::default()) {
+        Ok(_) => error.into_error(),
+        Err(_) => {
+            let text = format!(
+                "`{}` was deleted while it was looked at: a running job deletes a checkpoint that newer ones have replaced; \
+                 look at its newest one, or at a savepoint ({error})",
+                opened.directory(),
+            );
+            Error::new(ErrorKind::Storage, text)
+        }
+    }
+}
+
+fn look_at(opened: &RetainedCheckpoint, path: &str, look: &Look) -> Result<Answer, Error> {
     let metadata = opened.metadata();
     let store = opened.streams();
+    let failed = |error| failed(opened, path, error);
     let size: u64 = metadata.operators.iter().map(OperatorState::bytes).sum();
     let mut text = format!(
         "{} {} of job `{}` ({})\ntriggered {} UTC by generation {}, {} of state, {}\n",
@@ -186,7 +262,7 @@ pub(crate) fn run(path: &str, look: &Look) -> Result<Answer, Error> {
     }
     let (mut shown, mut states_named) = (Vec::new(), Vec::new());
     for operator in meant {
-        let contents = contents(operator, store).map_err(StateError::into_error)?;
+        let contents = contents(operator, store, look.groups).map_err(failed)?;
         let (uid, id) = (operator.uid.as_deref(), operator.id.to_string());
         text.push_str(&format!(
             "\noperator `{}`, {}, id {id}: parallelism {}, max parallelism {}, {}\n",
@@ -204,8 +280,8 @@ pub(crate) fn run(path: &str, look: &Look) -> Result<Answer, Error> {
             rows.push(vec![
                 format!("  {name}"),
                 state.what.clone(),
-                state.entries.to_string(),
-                bytes(state.size),
+                if state.uncounted { "not counted".into() } else { state.entries.to_string() },
+                if state.uncounted { String::new() } else { bytes(state.size) },
                 largest.map_or_else(String::new, |(group, size)| format!("{group}: {}", bytes(*size))),
             ]);
         }
@@ -213,10 +289,7 @@ pub(crate) fn run(path: &str, look: &Look) -> Result<Answer, Error> {
             text.push_str(&table(&rows));
         }
         for (form, size) in &contents.native {
-            text.push_str(&format!(
-                "  keyed state as {form}, {}: its keys are listed from a full checkpoint only\n",
-                bytes(*size)
-            ));
+            text.push_str(&format!("  keyed state as {form}, {}\n", bytes(*size)));
         }
         if look.groups {
             for (name, state) in contents.states.iter().filter(|(_, state)| !state.groups.is_empty()) {
@@ -228,7 +301,7 @@ pub(crate) fn run(path: &str, look: &Look) -> Result<Answer, Error> {
             }
         }
         let entries = match look.state.is_some() || look.key.is_some() {
-            true => entries(operator, look, store).map_err(StateError::into_error)?,
+            true => entries(operator, look, store).map_err(failed)?,
             false => Vec::new(),
         };
         entries.iter().for_each(|entry| text.push_str(&line(entry)));
@@ -238,7 +311,11 @@ pub(crate) fn run(path: &str, look: &Look) -> Result<Answer, Error> {
             .map(|(name, state)| {
                 let groups: BTreeMap<String, u64> =
                     state.groups.iter().map(|(group, size)| (group.to_string(), *size)).collect();
-                json!({ "name": name, "what": state.what, "entries": state.entries, "bytes": state.size,
+                let (entries, size) = match state.uncounted {
+                    true => (Value::Null, Value::Null),
+                    false => (json!(state.entries), json!(state.size)),
+                };
+                json!({ "name": name, "what": state.what, "entries": entries, "bytes": size,
                         "key_groups": groups })
             })
             .collect();
@@ -258,4 +335,28 @@ pub(crate) fn run(path: &str, look: &Look) -> Result<Answer, Error> {
         "path": opened.directory(), "operators": shown,
     });
     Ok(Answer { text, json, damaged: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_that_is_deleted_under_the_look_is_told_so() {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../stillstream-runtime/tests/golden/savepoint-v1");
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("moved");
+        std::fs::create_dir(&copy).unwrap();
+        for entry in std::fs::read_dir(golden).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+        let path = copy.to_str().unwrap();
+        let look = Look { operator: None, state: None, key: Some("user-1".into()), limit: 20, groups: false };
+        let opened = RetainedCheckpoint::open(path, &StorageOptions::default()).unwrap();
+        assert!(look_at(&opened, path, &look).unwrap().text.contains("value[\"user-1\"]"));
+        std::fs::remove_dir_all(&copy).unwrap();
+        let Err(error) = look_at(&opened, path, &look) else { panic!("it is gone") };
+        assert!(error.to_string().contains("was deleted while it was looked at"), "{error}");
+    }
 }

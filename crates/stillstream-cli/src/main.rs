@@ -4,7 +4,12 @@ mod arguments;
 mod checkpoints;
 mod gc;
 mod inspect;
+mod live;
+mod native;
+mod operate;
 mod places;
+mod rest;
+mod restore_plan;
 mod table;
 mod value;
 mod verify;
@@ -17,6 +22,7 @@ use serde_json::Value;
 use stillstream_types::{Error, ErrorKind};
 
 use arguments::{Arguments, Command};
+use rest::Rest;
 
 /// What a command has to say: for people, and for scripts.
 struct Answer {
@@ -26,12 +32,14 @@ struct Answer {
     damaged: bool,
 }
 
-/// As of a job's program: 2 settings, 3 damaged or missing state, 4 storage, 7 another process runs the job.
+/// As of a job's program: 2 settings, 3 damaged or missing state, 4 storage or a failed savepoint, 6 no answer, 7 another process
+/// runs the job.
 fn exit_code(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Configuration | ErrorKind::Plan => 2,
-        ErrorKind::State | ErrorKind::CorruptSnapshot => DAMAGED,
+        ErrorKind::State | ErrorKind::CorruptSnapshot | ErrorKind::Incompatible => DAMAGED,
         ErrorKind::Storage | ErrorKind::Checkpoint => 4,
+        ErrorKind::Peer | ErrorKind::Timeout => 6,
         ErrorKind::Fenced => 7,
         _ => 1,
     }
@@ -44,10 +52,22 @@ fn run(arguments: &Arguments) -> Result<Answer, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let handle = runtime.handle();
     match &arguments.command {
-        Command::List { dir } => checkpoints::jobs(dir, handle),
-        Command::Checkpoints { job } => checkpoints::of(job, handle),
+        Command::List { dir: Some(dir), .. } => checkpoints::jobs(dir, handle),
+        Command::List { dir: None, server } => live::jobs(&Rest::of(server)?),
+        Command::Checkpoints { job, server } => match live::is_meant(&job.dir, server) {
+            true => live::checkpoints(&Rest::of(server)?, &job.dir),
+            false => checkpoints::of(job, handle),
+        },
+        Command::Exceptions { job, server } => live::exceptions(&Rest::of(server)?, job),
+        Command::Savepoint { wanted, server } => operate::savepoint(&Rest::of(server)?, wanted),
+        Command::Stop { wanted, drain, server } => operate::stop(&Rest::of(server)?, wanted, *drain),
+        Command::Cancel { job, detached, server } => operate::cancel(&Rest::of(server)?, job, *detached),
+        Command::Checkpoint { job, detached, server } => {
+            operate::checkpoint(&Rest::of(server)?, job, *detached)
+        }
         Command::Inspect { path, look } => inspect::run(path, look),
         Command::Verify { path, lengths } => verify::run(path, *lengths, handle),
+        Command::RestorePlan(arguments) => restore_plan::run(arguments),
         Command::Gc { job, delete } => gc::run(job, *delete, handle),
     }
 }

@@ -42,6 +42,18 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
+/// A time as one reads it, from milliseconds.
+pub(crate) fn took(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..60 => format!("{:.1} s", ms as f64 / 1000.0),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
 /// A moment in UTC, from milliseconds since 1970.
 pub(crate) fn moment(ms: i64) -> String {
     let (days, of_day) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000) / 1000);
@@ -71,6 +83,8 @@ mod tests {
             (bytes(999), bytes(1_000), bytes(999_960)),
             ("999 B".into(), "1.0 kB".into(), "1.0 MB".into())
         );
+        let times = [999, 1_500, 61_000, 7_500_000, 100_000_000].map(took);
+        assert_eq!(times, ["999 ms", "1.5 s", "1 min 1 s", "2 h 5 min", "1 d 3 h"]);
         assert_eq!(moment(951_782_400_000), "2000-02-29 00:00:00");
         assert_eq!(moment(-1), "1969-12-31 23:59:59");
     }

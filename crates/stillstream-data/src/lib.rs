@@ -6,7 +6,7 @@
 //! | `number`, `text`, `container`, `tuple` | the types that have them from the start |
 //! | `schema`, `schema_codec` | [`Schema`]: the description of a type, and its own binary form |
 //! | `compatible`, `skip` | what a program's type can take over from a stored one, and how the rest is passed over |
-//! | `hash` | [`KeyHasher`]: key group and hash of a key |
+//! | `hash`, `schema_hash` | [`KeyHasher`]: key group and hash of a key, by its type or by its schema |
 //! | `serde_adapter`, `serde_form` | `Serde`: any `serde` type as opaque data, with the cargo feature `serde-adapter` |
 
 mod compatible;
@@ -18,6 +18,7 @@ mod hash;
 mod number;
 mod schema;
 mod schema_codec;
+mod schema_hash;
 #[cfg(feature = "serde-adapter")]
 mod serde_adapter;
 #[cfg(feature = "serde-adapter")]

@@ -88,6 +88,7 @@ mod restore;
 
 pub use checkpoint::command::CheckpointReport;
 pub use checkpoint::config::{CheckpointConfig, CheckpointingMode, ConfigError, Retention};
+pub use checkpoint::distribution::Distribution;
 pub use checkpoint::event::RequestId;
 pub use checkpoint::failure::{CheckpointFailure, FailureReason};
 pub use checkpoint::statistics::{
@@ -97,13 +98,16 @@ pub use checkpoint::statistics::{
 pub use checkpoint::storage::{
     DiscardId, DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
 };
-pub use job::engine::{JobCommand, JobEngine, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
+pub use job::engine::JobEngine;
 pub use job::exceptions::ExceptionEntry;
 pub use job::figures::Measured;
+pub use job::interface::{JobCommand, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
 pub use job::restart::RestartStrategyConfig;
 pub use job::start::{StartDecision, decide_start};
 pub use job::status::JobStatus;
 pub use message::{AckMetrics, AttemptSpec, ChannelTime, Control, Report, RestoredState, TaskTime};
 pub use moment::Moment;
 pub use plan::{OperatorInfo, TaskInfo};
-pub use restore::{RestoreError, RestorePlan, plan_restore};
+pub use restore::{
+    RestoreError, RestorePlan, Unclaimed, key_groups, plan_restore, refuse_unclaimed, unclaimed,
+};

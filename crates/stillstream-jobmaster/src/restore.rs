@@ -9,7 +9,7 @@
 //! Flink's `StateAssignmentOperation` and `RoundRobinOperatorStateRepartitioner` are the models.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::fmt;
 
 use stillstream_types::key_group::UPPER_MAX_PARALLELISM;
 use stillstream_types::{
@@ -44,6 +44,19 @@ pub enum RestoreError {
         /// The plan's.
         expected: u32,
         /// The snapshot's.
+        found: u32,
+    },
+    /// A subtask without a key group could never get a record.
+    #[error(
+        "operator {operator}: its parallelism is {parallelism}, and its state in the snapshot has {found} key groups, whose \
+         number never changes: set a parallelism of at most {found}"
+    )]
+    ParallelismAboveKeyGroups {
+        /// Name and id.
+        operator: String,
+        /// The plan's parallelism.
+        parallelism: u32,
+        /// The snapshot's number of key groups.
         found: u32,
     },
     /// State would be left behind.
@@ -95,6 +108,83 @@ pub enum RestoreError {
     },
 }
 
+/// State of a snapshot that no operator of a plan claims.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unclaimed {
+    /// The operator that it was of.
+    pub id: OperatorId,
+    /// Its uid, if it had one.
+    pub uid: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Bytes of state.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Unclaimed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (", label(&self.name, self.id))?;
+        match &self.uid {
+            Some(uid) => write!(f, "uid \"{uid}\"")?,
+            None => f.write_str("without a uid")?,
+        }
+        write!(f, ", {} bytes)", self.bytes)
+    }
+}
+
+impl Unclaimed {
+    /// The line that says that it was left behind, as allowed.
+    pub fn left_behind(&self) -> String {
+        format!("state of operator {self} is left behind: no operator claims it")
+    }
+}
+
+/// The state of `metadata` that no operator with one of these ids takes, in the snapshot's order.
+pub fn unclaimed(metadata: &CheckpointMetadata, claims: impl Fn(OperatorId) -> bool) -> Vec<Unclaimed> {
+    let state = metadata.operators.iter();
+    let state = state.filter(|old| !old.subtasks.values().all(OperatorSubtaskState::is_empty));
+    let unclaimed = state.filter(|old| !claims(old.id)).map(|old| Unclaimed {
+        id: old.id,
+        uid: old.uid.clone(),
+        name: old.name.clone(),
+        bytes: old.bytes(),
+    });
+    unclaimed.collect()
+}
+
+/// The error about all of it; `None` if there is none.
+pub fn refuse_unclaimed(checkpoint: CheckpointId, unclaimed: &[Unclaimed]) -> Option<RestoreError> {
+    let operators = unclaimed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    (!unclaimed.is_empty()).then_some(RestoreError::Unmapped { checkpoint, operators })
+}
+
+/// How many key groups an operator has that starts from a snapshot: as many as its state there, whatever the default for its
+/// parallelism would be. `set` is what the program asks for, if it does.
+///
+/// # Errors
+/// The program asks for another number, or for more subtasks than there are key groups.
+pub fn key_groups(
+    metadata: &CheckpointMetadata,
+    id: OperatorId,
+    name: &str,
+    parallelism: u32,
+    set: Option<u32>,
+) -> Result<u32, RestoreError> {
+    let Some(old) = metadata.operators.iter().find(|old| old.id == id) else {
+        return Ok(set.unwrap_or_else(|| KeyGroups::default_max_parallelism(parallelism)));
+    };
+    let (operator, found) = (label(name, id), old.max_parallelism);
+    match set {
+        Some(expected) if expected != found => {
+            Err(RestoreError::MaxParallelismChanged { operator, expected, found })
+        }
+        _ if parallelism > found => {
+            Err(RestoreError::ParallelismAboveKeyGroups { operator, parallelism, found })
+        }
+        _ => Ok(found),
+    }
+}
+
 /// Plans the restore of `metadata` into `operators` (all operators of the new plan). State that no operator claims is an
 /// error unless `allow_non_restored_state`.
 ///
@@ -139,21 +229,9 @@ pub fn plan_restore(
         dropped: Vec::new(),
     };
     let mut seen = BTreeSet::new();
-    let mut unmapped = String::new();
     for old in &metadata.operators {
         check(metadata.id, old, seen.insert(old.id))?;
-        let Some(new) = wanted.get(&old.id) else {
-            if old.subtasks.values().all(OperatorSubtaskState::is_empty) {
-                continue;
-            }
-            let bytes: u64 = old.subtasks.values().map(OperatorSubtaskState::len).sum();
-            let uid =
-                old.uid.as_ref().map_or_else(|| "without a uid".to_owned(), |uid| format!("uid \"{uid}\""));
-            let line = format!("{} ({uid}, {bytes} bytes)", label(&old.name, old.id));
-            let _ = write!(unmapped, "{}{line}", if unmapped.is_empty() { "" } else { ", " });
-            plan.dropped.push(format!("state of operator {line} is left behind: no operator claims it"));
-            continue;
-        };
+        let Some(new) = wanted.get(&old.id) else { continue };
         if old.max_parallelism != new.max_parallelism {
             return Err(RestoreError::MaxParallelismChanged {
                 operator: label(&new.name, new.id),
@@ -163,9 +241,11 @@ pub fn plan_restore(
         }
         plan.operators.insert(old.id, assign(old, new.parallelism));
     }
-    if !unmapped.is_empty() && !allow_non_restored_state {
-        return Err(RestoreError::Unmapped { checkpoint: metadata.id, operators: unmapped });
+    let unclaimed = unclaimed(metadata, |id| wanted.contains_key(&id));
+    if let (Some(error), false) = (refuse_unclaimed(metadata.id, &unclaimed), allow_non_restored_state) {
+        return Err(error);
     }
+    plan.dropped = unclaimed.iter().map(Unclaimed::left_behind).collect();
     Ok(plan)
 }
 

@@ -24,7 +24,7 @@ use stillstream_types::{
 use crate::db::{Database, Family};
 use crate::directory::WorkDir;
 use crate::full::FrozenDatabase;
-use crate::incremental::{NativeCheckpoint, Uploads};
+use crate::incremental::{NativeSnapshot, Uploads};
 use crate::layout::Layout;
 use crate::list::RocksList;
 use crate::load::{FromCanonical, Loader, rewrite};
@@ -391,8 +391,21 @@ impl<K: Key> KeyedBackend for RocksDbKeyedStateBackend<K> {
             Some(database) if self.options.incremental && !header.states.is_empty() => {
                 self.hand_over()?;
                 let range = self.options.range;
-                let checkpoint = NativeCheckpoint::make(database, id, &header, range, &self.uploads)?;
+                let checkpoint = NativeSnapshot::checkpoint(database, id, &header, range, &self.uploads)?;
                 Ok(FrozenCheckpoint::own(move |store, name| checkpoint.write(store, name)))
+            }
+            _ => Ok(self.freeze()?.into()),
+        }
+    }
+
+    /// All files of the database, whether checkpoints are incremental or not.
+    fn freeze_native(&mut self) -> Result<FrozenCheckpoint, StateError> {
+        let header = self.header();
+        match &self.database {
+            Some(database) if !header.states.is_empty() => {
+                self.hand_over()?;
+                let savepoint = NativeSnapshot::savepoint(database, &header, self.options.range)?;
+                Ok(FrozenCheckpoint::own(move |store, name| savepoint.write(store, name)))
             }
             _ => Ok(self.freeze()?.into()),
         }
@@ -497,7 +510,9 @@ impl<K: Key> KeyedBackend for RocksDbKeyedStateBackend<K> {
             .filter(|handle| !handle.range.intersect(range).is_empty())
             .cloned()
             .collect();
-        let mut fetched = restore::fetch::<K>(&handles, &self.dir, self.layout, &self.tuning, store)?;
+        let groups = self.options.groups;
+        let check = |header: &Header, path: &str| header.check::<K>(groups, path);
+        let mut fetched = restore::fetch(&handles, &self.dir, &self.tuning, store, check)?;
         if self.database.is_none()
             && let Some(base) = restore::take_base(&mut fetched, range, self.tuning.options.overlap_threshold)
         {

@@ -1,14 +1,18 @@
-//! Incremental checkpoints: a checkpoint of RocksDB's own, of which only new files are uploaded.
+//! Snapshots as RocksDB's own files: incremental checkpoints, of which only new files are uploaded, and native savepoints.
 //!
 //! The synchronous part puts the checkpoint into the order of the writer, behind all entries that were changed before it. The
 //! asynchronous one waits for it (RocksDB writes its memory tables and makes hard links) and uploads: files of sorted
 //! entries never change, so one that the last *completed* checkpoint holds is named again; all others are uploaded, also
 //! those that a checkpoint holds which was given up or is still under way, since nobody keeps them. `MANIFEST`, `CURRENT`
 //! and `OPTIONS` say which files belong together and are uploaded each time.
+//!
+//! A native savepoint has the same files and shares none of them: all are uploaded to the place of the savepoint, and no checkpoint
+//! learns of them. So a savepoint can be moved and deleted by itself.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stillstream_state::StateError;
@@ -93,49 +97,76 @@ impl Drop for Temporary {
     }
 }
 
+/// What the files are uploaded for.
+enum Purpose {
+    /// A checkpoint, which names the files again that a completed one holds, and whose files later ones may name.
+    Checkpoint { id: CheckpointId, confirmed: Arc<Files>, uploads: Uploads },
+    /// A savepoint, which has all its files for itself.
+    Savepoint,
+}
+
 /// What the asynchronous part needs.
-pub(crate) struct NativeCheckpoint {
-    id: CheckpointId,
+pub(crate) struct NativeSnapshot {
+    purpose: Purpose,
     folder: Arc<Temporary>,
     /// The files are there.
     made: Pending<()>,
     header: Vec<u8>,
     range: KeyGroupRange,
     options: Arc<RocksDbOptions>,
-    confirmed: Arc<Files>,
-    uploads: Uploads,
     // keeps the work folder, of which `folder` is a part
     _database: Arc<Database>,
 }
 
-impl NativeCheckpoint {
-    /// The synchronous part.
-    pub fn make(
+impl NativeSnapshot {
+    /// The synchronous part of a checkpoint.
+    pub fn checkpoint(
         database: &Arc<Database>,
         id: CheckpointId,
         header: &Header,
         range: KeyGroupRange,
         uploads: &Uploads,
     ) -> Result<Self, StateError> {
-        let folder = database.dir.path().join(format!("chk-{id}"));
+        let purpose = Purpose::Checkpoint { id, confirmed: uploads.confirmed(), uploads: uploads.clone() };
+        Self::make(database, purpose, &format!("chk-{id}"), header, range)
+    }
+
+    /// The synchronous part of a savepoint.
+    pub fn savepoint(
+        database: &Arc<Database>,
+        header: &Header,
+        range: KeyGroupRange,
+    ) -> Result<Self, StateError> {
+        // two of them may be under way at once
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let folder = format!("savepoint-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        Self::make(database, Purpose::Savepoint, &folder, header, range)
+    }
+
+    fn make(
+        database: &Arc<Database>,
+        purpose: Purpose,
+        folder: &str,
+        header: &Header,
+        range: KeyGroupRange,
+    ) -> Result<Self, StateError> {
+        let folder = database.dir.path().join(folder);
         // of the same checkpoint, tried before
         let _ = fs::remove_dir_all(&folder);
         let folder = Arc::new(Temporary(folder));
         let (of_job, wanted) = (database.clone(), Arc::downgrade(&folder));
         let made = database.writer.barrier(move || match wanted.upgrade() {
             Some(folder) => of_job.checkpoint(&folder.0),
-            // the checkpoint was given up meanwhile
+            // the snapshot was given up meanwhile
             None => Ok(()),
         })?;
         Ok(Self {
-            id,
+            purpose,
             folder,
             made,
             header: header.to_bytes(),
             range,
             options: database.tuning.options.clone(),
-            confirmed: uploads.confirmed(),
-            uploads: uploads.clone(),
             _database: database.clone(),
         })
     }
@@ -154,26 +185,28 @@ impl NativeCheckpoint {
             }
         }
         names.sort();
-        let shares = store.keeps_shared();
+        let confirmed = match &self.purpose {
+            Purpose::Checkpoint { confirmed, .. } if store.keeps_shared() => Some(confirmed),
+            _ => None,
+        };
         let threads = self.options.transfer_threads.max(1) as usize;
         let files = in_parallel(threads, &names, |name| {
-            let is_table = name.ends_with(".sst");
-            if shares
-                && is_table
-                && let Some(stream) = self.confirmed.get(name)
-            {
+            let shared = confirmed.filter(|_| name.ends_with(".sst"));
+            if let Some(stream) = shared.and_then(|confirmed| confirmed.get(name)) {
                 return Ok(NamedStream { name: name.clone(), stream: stream.clone() });
             }
-            let sharing = if shares && is_table { Sharing::Shared } else { Sharing::Private };
+            let sharing = if shared.is_some() { Sharing::Shared } else { Sharing::Private };
             upload(folder, name, sharing, store, label)
         })?;
         let failed = |source| StateError::Io { what: format!("writing the snapshot `{label}`"), source };
         let mut meta = store.create(&format!("{label}-states")).map_err(failed)?;
         meta.write_all(&self.header).map_err(failed)?;
         let meta = meta.finish().map_err(failed)?;
-        self.uploads.written(self.id, nameable(&files));
-        if let Some(local) = &self.options.local_recovery {
-            local.keep(self.id, folder);
+        if let Purpose::Checkpoint { id, uploads, .. } = &self.purpose {
+            uploads.written(*id, nameable(&files));
+            if let Some(local) = &self.options.local_recovery {
+                local.keep(*id, folder);
+            }
         }
         let handle = IncrementalHandle {
             range: self.range,

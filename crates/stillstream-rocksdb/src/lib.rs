@@ -14,12 +14,14 @@
 //! | `full` | full snapshots in canonical form |
 //! | `load` | canonical entries into the database; migration |
 //! | `incremental`, `restore`, `transfer`, `local` | checkpoints that share files, and the way back |
+//! | `entries` | what is in such files, without the program that wrote them |
 //! | `tuning`, `memory` | RocksDB's options, and its share of memory |
 
 mod backend;
 mod db;
 mod direct;
 mod directory;
+mod entries;
 mod error;
 mod expiry;
 mod full;
@@ -43,6 +45,7 @@ mod write_back;
 mod writer;
 
 pub use backend::{RocksDbBackendFactory, RocksDbKeyedStateBackend};
+pub use entries::for_each_entry;
 pub use namespaced::{RocksNamespaced, RocksWalk};
 pub use options::{Compression, LocalRecovery, MemoryBudget, RocksDbOptions};
 pub use timers::RocksTimers;

@@ -8,7 +8,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stillstream_data::Key;
 use stillstream_state::StateError;
 use stillstream_state::StateMeta;
 use stillstream_state::snapshot::Header;
@@ -32,19 +31,20 @@ pub(crate) struct Fetched {
     files: Files,
 }
 
-/// Brings all handles' files here: from a local copy where it is the same, else from the storage.
-pub(crate) fn fetch<K: Key>(
+/// Brings all handles' files here: from a local copy where it is the same, else from the storage. `check` looks at what each of
+/// them holds first.
+pub(crate) fn fetch(
     handles: &[IncrementalHandle],
     dir: &WorkDir,
-    layout: Layout,
     tuning: &Tuning,
     store: &dyn SnapshotStore,
+    check: impl Fn(&Header, &str) -> Result<(), StateError>,
 ) -> Result<Vec<Fetched>, StateError> {
     let mut fetched = Vec::new();
     let mut wanted = Vec::new();
     for (n, handle) in handles.iter().enumerate() {
         let header = Header::from_bytes(&read_small(&handle.meta, store)?, path_of(&handle.meta))?;
-        header.check::<K>(layout.groups, path_of(&handle.meta))?;
+        check(&header, path_of(&handle.meta))?;
         let folder = dir.path().join(format!("restore-{n}"));
         make_dir(&folder)?;
         for file in &handle.files {
@@ -79,6 +79,11 @@ fn check_name(name: &str, path: &str) -> Result<(), StateError> {
 }
 
 impl Fetched {
+    /// The folder of its files, within that of the backend.
+    pub fn folder(&self) -> &str {
+        self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
     fn states(&self) -> Vec<&str> {
         self.header.states.iter().map(|state| state.name.as_str()).collect()
     }
@@ -140,8 +145,7 @@ pub(crate) fn insert(
 ) -> Result<(), StateError> {
     let range = other.range.intersect(range);
     if !range.is_empty() {
-        let folder = other.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let source = Arc::new(Database::open(dir, folder, &other.header.states, tuning)?);
+        let source = Arc::new(Database::open(dir, other.folder(), &other.header.states, tuning)?);
         for state in &other.header.states {
             let into = family(state)?;
             let (from, to) = layout.bounds(range);

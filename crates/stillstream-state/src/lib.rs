@@ -41,7 +41,8 @@ pub use kinds::{
 pub use memory_store::MemorySnapshotStore;
 pub use meta::StateMeta;
 pub use operator::{
-    BroadcastState, FrozenOperatorState, OperatorListState, OperatorStateBackend, RestoredOperatorState,
+    BroadcastState, FrozenOperatorState, OperatorListState, OperatorStateBackend, OperatorStateMeta,
+    RestoredOperatorState,
 };
 pub use snapshot::{FrozenKeyedState, RestoredKeyedState};
 #[cfg(feature = "serde-adapter")]

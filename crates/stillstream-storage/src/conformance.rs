@@ -38,6 +38,7 @@ pub fn sample_record(generation: u64, completed: &[u64]) -> RegisterRecord {
             .collect(),
         retained: Vec::new(),
         ended: None,
+        began: None,
     }
 }
 

@@ -31,6 +31,8 @@
 //! | [`lease`] | the right of one generation to write the register |
 //! | `neighbours` | which other jobs have checkpoints in the same directory |
 //! | [`references`] | which files in `shared/` checkpoints name |
+//! | `disposal` | deleting a savepoint because a person asks for it |
+//! | `claimed` | a snapshot that becomes a job's own |
 //! | [`cleanup`] | deleting: idempotent, and refusing when unsure |
 //! | [`survey`] | what every file in a job's directory is for |
 //! | [`verify`] | does everything that a checkpoint names exist, whole? |
@@ -38,9 +40,11 @@
 //! | [`local`], [`object`] | the two implementations |
 
 pub mod checkpoint;
+mod claimed;
 pub mod cleanup;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod disposal;
 pub mod error;
 mod frame;
 mod identity;
@@ -65,6 +69,7 @@ pub mod verify;
 
 pub use checkpoint::{CheckpointStorage, JobStorage};
 pub use cleanup::{DiscardReport, SweepReport};
+pub use disposal::dispose_of_savepoint;
 pub use error::{CasError, StorageError};
 pub use lease::Lease;
 pub use local::LocalStore;

@@ -174,6 +174,36 @@ pub(crate) struct Register {
     /// How the job ended. A reader that does not know it passes over it, and knows the outcome all the same.
     #[prost(message, optional, tag = "11")]
     pub(crate) ended: Option<Ended>,
+    /// How this life of the job began.
+    #[prost(message, optional, tag = "12")]
+    pub(crate) began: Option<Began>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Began {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) from: Option<StartedFrom>,
+    #[prost(uint64, optional, tag = "2")]
+    pub(crate) fell_back_to: Option<u64>,
+    /// Ids of operators, 16 bytes each.
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub(crate) left_behind: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StartedFrom {
+    #[prost(string, tag = "1")]
+    pub(crate) location: String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) job: Vec<u8>,
+    #[prost(uint64, tag = "3")]
+    pub(crate) checkpoint: u64,
+    #[prost(uint64, tag = "4")]
+    pub(crate) generation: u64,
+    #[prost(sint64, tag = "5")]
+    pub(crate) triggered_at_ms: i64,
+    #[prost(bool, tag = "6")]
+    pub(crate) claimed: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -22,6 +22,10 @@ pub struct RetainedCheckpoint {
     metadata: CheckpointMetadata,
     streams: Streams,
     directory: String,
+    /// The directory within the store.
+    key: String,
+    /// All files that it names lie in its directory.
+    owns_all: bool,
 }
 
 impl RetainedCheckpoint {
@@ -57,6 +61,7 @@ impl RetainedCheckpoint {
         let key = join(directory, METADATA_FILE);
         let (bytes, _) = store.get(&key)?;
         let (metadata, anchor) = decode(&store.display(&key), &bytes)?;
+        let owns_all = anchor == Anchor::Directory;
         let anchor = match anchor {
             Anchor::Directory => directory.to_owned(),
             Anchor::Parent if directory.is_empty() => {
@@ -68,7 +73,13 @@ impl RetainedCheckpoint {
             Anchor::Parent => directory.rsplit_once('/').map_or("", |(above, _)| above).to_owned(),
         };
         let shown = store.display(directory);
-        Ok(Self { metadata, streams: Streams { store, anchor, own: false }, directory: shown })
+        Ok(Self {
+            metadata,
+            streams: Streams { store, anchor, own: false },
+            directory: shown,
+            key: directory.to_owned(),
+            owns_all,
+        })
     }
 
     /// What `_metadata` says.
@@ -84,6 +95,16 @@ impl RetainedCheckpoint {
     /// The directory of `_metadata`, for people and for [`open`](Self::open) in another process.
     pub fn directory(&self) -> &str {
         &self.directory
+    }
+
+    /// Its directory within the store.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether all files that it names lie in its directory: that of a savepoint.
+    pub(crate) fn owns_all(&self) -> bool {
+        self.owns_all
     }
 
     /// Checks every file that it names.

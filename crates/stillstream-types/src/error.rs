@@ -13,6 +13,8 @@ pub enum ErrorKind {
     State,
     /// A snapshot is damaged or missing: trying again cannot help.
     CorruptSnapshot,
+    /// The program cannot go on with the state of the snapshot that it was to start from; nothing was changed.
+    Incompatible,
     /// Checkpoints failed more often than is tolerated.
     Checkpoint,
     /// Checkpoint storage could not be used.
@@ -114,6 +116,7 @@ impl Error {
             ErrorKind::Configuration
                 | ErrorKind::Plan
                 | ErrorKind::CorruptSnapshot
+                | ErrorKind::Incompatible
                 | ErrorKind::Fenced
                 | ErrorKind::Cancelled
         )

@@ -145,6 +145,13 @@ impl KeyedSnapshot {
     pub fn is_empty(&self) -> bool {
         self.keyed.is_empty() && self.incremental.is_empty()
     }
+
+    /// Bytes of all files that it names, whatever part of them is to be read.
+    pub fn len(&self) -> u64 {
+        let keyed = self.keyed.iter().map(|handle| &handle.stream);
+        let streams = keyed.chain(self.incremental.iter().flat_map(IncrementalHandle::streams));
+        sum(streams.map(StreamHandle::len))
+    }
 }
 
 /// How the items of an operator state are dealt out when a job is restored.
@@ -426,6 +433,53 @@ pub struct JobEnd {
     pub figures: JobFigures,
 }
 
+/// What tells one snapshot from every other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SnapshotIdentity {
+    /// The job that took it.
+    pub job: JobId,
+    /// Its number.
+    pub checkpoint: CheckpointId,
+    /// The generation that took it.
+    pub generation: Generation,
+    /// When it was triggered: milliseconds since 1970.
+    pub triggered_at_ms: i64,
+}
+
+impl SnapshotIdentity {
+    /// The identity of the snapshot with this metadata.
+    pub fn of(metadata: &CheckpointMetadata) -> Self {
+        Self {
+            job: metadata.job,
+            checkpoint: metadata.id,
+            generation: metadata.generation,
+            triggered_at_ms: metadata.triggered_at_ms,
+        }
+    }
+}
+
+/// The snapshot that a person named for the start of a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StartedFrom {
+    /// Where it lies, as the person wrote it.
+    pub location: String,
+    /// Which one it was.
+    pub snapshot: SnapshotIdentity,
+    /// Whether the job owns it, and deletes it once it has enough checkpoints of its own.
+    pub claimed: bool,
+}
+
+/// How a life of a job began: what a person chose, so that a supervisor may start the same command line again.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct JobStart {
+    /// The snapshot that it began from, if a person named one.
+    pub from: Option<StartedFrom>,
+    /// The older checkpoint of its own that a person had it fall back to, last.
+    pub fell_back_to: Option<CheckpointId>,
+    /// Operators of which state was left behind by choice.
+    pub left_behind: Vec<OperatorId>,
+}
+
 /// The one truth about a job's checkpoints, changed only by compare-and-set.
 ///
 /// Invariants: `generation` and `last_checkpoint_id` never go back; every checkpoint in `completed` exists whole.
@@ -449,4 +503,6 @@ pub struct RegisterRecord {
     pub retained: Vec<CompletedRef>,
     /// How the job ended. `None` while it runs, and in records of releases that did not write it.
     pub ended: Option<Box<JobEnd>>,
+    /// How this life of the job began. `None` where nothing was chosen, and in records of releases that did not write it.
+    pub began: Option<Box<JobStart>>,
 }

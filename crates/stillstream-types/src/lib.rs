@@ -37,9 +37,10 @@ pub use config::{ByteSize, ConfigError, ConfigErrors, ConfigOption, Configuratio
 pub use error::{Error, ErrorKind, Result, ResultExt};
 pub use handle::{
     CheckpointKind, CheckpointMetadata, CompletedRef, IncrementalFormat, IncrementalHandle, JobEnd,
-    JobFigures, JobOutcome, KeyGroupSection, KeyedSnapshot, KeyedStateHandle, NamedStream, OperatorState,
-    OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode, RegisterRecord,
-    SavepointFormat, SavepointTarget, SnapshotForm, StreamHandle, TaskSnapshot,
+    JobFigures, JobOutcome, JobStart, KeyGroupSection, KeyedSnapshot, KeyedStateHandle, NamedStream,
+    OperatorState, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode,
+    RegisterRecord, SavepointFormat, SavepointTarget, SnapshotForm, SnapshotIdentity, StartedFrom,
+    StreamHandle, TaskSnapshot,
 };
 pub use ids::{CheckpointId, Generation, JobId, OperatorId, SubtaskId, SubtaskIndex, VertexId};
 pub use key_group::{KeyGroup, KeyGroupRange, KeyGroups, KeyHash};

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::handle::StreamHandle;
 
@@ -62,4 +63,59 @@ pub trait SnapshotStore: Send + Sync + fmt::Debug {
 pub trait SnapshotStream: io::Write + Send {
     /// Makes everything durable and returns the handle; only then may it be acknowledged.
     fn finish(self: Box<Self>) -> io::Result<StreamHandle>;
+}
+
+/// Another store that counts the bytes which are read through it.
+#[derive(Debug)]
+pub struct CountedReads<'a> {
+    store: &'a dyn SnapshotStore,
+    bytes: AtomicU64,
+}
+
+impl<'a> CountedReads<'a> {
+    /// Nothing is read yet.
+    pub fn new(store: &'a dyn SnapshotStore) -> Self {
+        Self { store, bytes: AtomicU64::new(0) }
+    }
+
+    /// How many bytes were read so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn counted(&self, read: io::Result<Vec<u8>>) -> io::Result<Vec<u8>> {
+        read.inspect(|bytes| {
+            self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        })
+    }
+}
+
+impl SnapshotStore for CountedReads<'_> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
+        self.store.create(name)
+    }
+
+    fn keeps_shared(&self) -> bool {
+        self.store.keeps_shared()
+    }
+
+    fn create_shared(&self, name: &str) -> io::Result<Box<dyn SnapshotStream>> {
+        self.store.create_shared(name)
+    }
+
+    fn owns_shared(&self) -> bool {
+        self.store.owns_shared()
+    }
+
+    fn max_state_size(&self) -> Option<u64> {
+        self.store.max_state_size()
+    }
+
+    fn read(&self, handle: &StreamHandle, offset: u64, len: u64) -> io::Result<Vec<u8>> {
+        self.counted(self.store.read(handle, offset, len))
+    }
+
+    fn read_all(&self, handle: &StreamHandle) -> io::Result<Vec<u8>> {
+        self.counted(self.store.read_all(handle))
+    }
 }

@@ -7,20 +7,24 @@ mod setters;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io::Write;
 use std::sync::PoisonError;
 
 use stillstream_runtime::connect::SplitSource;
-use stillstream_runtime::job::{JobClient, JobResult, in_worker_process, submit};
+use stillstream_runtime::job::{
+    JobClient, JobResult, JobSettings, describe_plan, in_worker_process, plan_file, submit,
+};
 use stillstream_runtime::plan::Plan;
 use stillstream_state::Data;
 use stillstream_types::config::{Configuration, options as o};
-use stillstream_types::{Error, ErrorKind, Result};
+use stillstream_types::{Error, ErrorKind, Result, ResultExt};
 
 use crate::backend::MemoryStateBackend;
 use crate::collection::Collection;
 use crate::data_stream::DataStream;
 use crate::graph::Graph;
 use crate::logging::init_logging;
+use crate::rest::Door;
 use crate::settings::{PlanSettings, job_settings, plan_settings};
 use crate::signals;
 
@@ -46,10 +50,27 @@ pub struct StreamExecutionEnvironment {
     /// What keys cannot say of a backend.
     backend: MemoryStateBackend,
     arguments: Vec<String>,
+    /// The program was started with the environment's arguments: whoever did that can watch and drive its jobs.
+    from_args: bool,
     /// Jobs that were executed, each with its graph and the size that it had.
     executed: RefCell<Vec<(String, Graph, usize)>>,
+    /// Whether a job is run, or only described.
+    mode: Mode,
     /// Warnings that were given.
     warned: RefCell<BTreeSet<String>>,
+}
+
+/// What `execute` does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Mode {
+    /// It runs the job.
+    #[default]
+    Run,
+    /// It prints the operators with their states, and ends the program.
+    Plan {
+        /// As a plan file, for `stillstream restore-plan`.
+        json: bool,
+    },
 }
 
 impl fmt::Debug for StreamExecutionEnvironment {
@@ -153,6 +174,9 @@ impl StreamExecutionEnvironment {
     /// SIGINT (Ctrl-C) and SIGTERM stop a job that the program's main thread executes so with a last checkpoint: its output is
     /// committed, and the next start goes on from there. A second one ends the process at once. Key `stillstream.signals`.
     ///
+    /// Where the program was started with `plan` ([`from_args`](Self::from_args)) nothing runs: the operators are printed with their
+    /// ids and states, and the program ends here with exit code 0.
+    ///
     /// Afterwards the environment is empty and keeps its settings; the next job starts with new sources.
     ///
     /// A job whose checkpoint directory says that it has finished is not run again: the result is that of the
@@ -226,19 +250,44 @@ impl StreamExecutionEnvironment {
         self.executed.borrow_mut().push((name.clone(), graph.clone(), graph.len()));
         let mut settings = job_settings(&name, &self.config, &self.backend)?;
         settings.error_is_printed = log_is_ours;
+        settings.configuration = self.config.shown();
         let worker = in_worker_process();
-        match worker {
-            true => signals::leave_to_the_job_manager(),
-            false => self.warn(),
+        if worker {
+            signals::leave_to_the_job_manager();
         }
         let wanted = plan_settings(&self.config);
         *graph.commit_policy().lock().unwrap_or_else(PoisonError::into_inner) = wanted.commits;
         let mut plan = graph.plan()?;
         finish(&mut plan, wanted)?;
+        self.describe(&plan, &settings)?;
+        if !worker {
+            self.warn();
+        }
         if !worker {
             graph.run_checks()?;
         }
-        submit(plan, settings)
+        // the job's own process has the server; a worker process of it has none
+        let door = if worker { Door::closed() } else { Door::open(&self.config, self.from_args)? };
+        settings.rest_address = door.address();
+        let job = submit(plan, settings)?;
+        door.admit(&job);
+        Ok(job)
+    }
+
+    /// Where only the plan is wanted, says it and ends the program.
+    fn describe(&self, plan: &Plan, settings: &JobSettings) -> Result<()> {
+        if let Some(file) = plan_file() {
+            let description = describe_plan(plan, settings)?;
+            std::fs::write(&file, description.to_json())
+                .context(|| format!("writing the plan to `{}`", file.display()))?;
+            std::process::exit(0);
+        }
+        let Mode::Plan { json } = self.mode else { return Ok(()) };
+        let description = describe_plan(plan, settings)?;
+        let text = if json { description.to_json() + "\n" } else { description.to_string() };
+        // a reader that has seen enough (`plan | head`) is no failure
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        std::process::exit(0);
     }
 
     /// An operator on a stream of a job that has run would never see a record.

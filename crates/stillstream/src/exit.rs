@@ -16,7 +16,7 @@ use stillstream_types::{ErrorKind, Result};
 /// | 0 | | it has finished, or was stopped in order |
 /// | 1 | [`User`](ErrorKind::User), [`Panic`](ErrorKind::Panic) | if the cause has gone; it resumes from the last checkpoint |
 /// | 2 | [`Configuration`](ErrorKind::Configuration), [`Plan`](ErrorKind::Plan) | no: mend arguments, settings or program |
-/// | 3 | [`State`](ErrorKind::State), [`CorruptSnapshot`](ErrorKind::CorruptSnapshot) | no: the state cannot be used |
+/// | 3 | [`State`](ErrorKind::State), [`CorruptSnapshot`](ErrorKind::CorruptSnapshot), [`Incompatible`](ErrorKind::Incompatible) | no: the state cannot be used |
 /// | 4 | [`Storage`](ErrorKind::Storage), [`Checkpoint`](ErrorKind::Checkpoint) | when checkpoint storage is there again |
 /// | 5 | [`Connector`](ErrorKind::Connector) | when the other end, or the disk, is there again |
 /// | 6 | [`Peer`](ErrorKind::Peer), [`Timeout`](ErrorKind::Timeout) | yes |
@@ -43,7 +43,7 @@ pub fn exit_code(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::User | ErrorKind::Panic => 1,
         ErrorKind::Configuration | ErrorKind::Plan => 2,
-        ErrorKind::State | ErrorKind::CorruptSnapshot => 3,
+        ErrorKind::State | ErrorKind::CorruptSnapshot | ErrorKind::Incompatible => 3,
         ErrorKind::Storage | ErrorKind::Checkpoint => 4,
         ErrorKind::Connector => 5,
         ErrorKind::Peer | ErrorKind::Timeout => 6,

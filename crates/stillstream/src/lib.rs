@@ -52,6 +52,7 @@ mod logging;
 mod operators;
 mod plain_functions;
 pub mod prelude;
+mod rest;
 mod restart;
 mod settings;
 mod side_output;

@@ -6,7 +6,7 @@ use stillstream_jobmaster::{CheckpointConfig, CheckpointingMode, RestartStrategy
 use stillstream_runtime::connect::CommitPolicy;
 use stillstream_runtime::job::{JobSettings, StateBackend};
 use stillstream_types::config::{self, CheckpointStorageType, Configuration, StateBackendType, options as o};
-use stillstream_types::{Error, ErrorKind, Result};
+use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
 
 use crate::backend::MemoryStateBackend;
 
@@ -63,6 +63,9 @@ pub(crate) fn job_settings(
         from_snapshot: config.get(o::RECOVERY_PATH),
         allow_non_restored_state: config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE),
         start_fresh: config.get(o::START_FRESH),
+        // LEGACY is refused by `validate`
+        claim_snapshot: config.get(o::RECOVERY_CLAIM_MODE) == config::RecoveryClaimMode::Claim,
+        fall_back_to: u64::try_from(config.get(o::FALL_BACK_TO)).ok().map(CheckpointId),
         records_in_flight: natural(config.get(o::RECORDS_IN_FLIGHT)).into(),
         longest_sleep: config.get(o::LONGEST_SLEEP),
         bytes_in_flight: config.get(o::BYTES_IN_FLIGHT).bytes(),

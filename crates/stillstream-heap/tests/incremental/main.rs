@@ -1,6 +1,8 @@
 //! Incremental checkpoints of the heap backend.
 
 mod bytes;
+mod entries;
 mod golden;
 mod model;
+mod rescaling;
 mod store;

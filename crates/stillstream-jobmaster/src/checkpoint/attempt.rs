@@ -85,6 +85,7 @@ impl CheckpointCoordinator {
                 completed: Vec::new(),
                 retained: Vec::new(),
                 ended: None,
+                began: None,
             };
         };
         if self.claimed != Some(old.generation) {

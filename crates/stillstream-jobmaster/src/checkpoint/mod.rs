@@ -31,6 +31,7 @@ pub(crate) mod command;
 mod complete;
 mod completed;
 pub(crate) mod config;
+pub(crate) mod distribution;
 pub(crate) mod event;
 pub(crate) mod failure;
 mod finish;

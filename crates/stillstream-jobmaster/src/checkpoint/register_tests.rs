@@ -11,6 +11,7 @@ fn record(generation: u64, completed: &[u64]) -> RegisterRecord {
         completed: completed.iter().map(|id| reference(*id)).collect(),
         retained: Vec::new(),
         ended: None,
+        began: None,
     }
 }
 

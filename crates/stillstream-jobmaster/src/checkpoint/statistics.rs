@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use stillstream_types::{CheckpointId, CheckpointKind, CompletedRef, SubtaskId};
 
+use crate::checkpoint::distribution::Distribution;
 use crate::checkpoint::pending::word;
 use crate::message::AckMetrics;
 
@@ -247,6 +248,10 @@ pub struct CheckpointStatistics {
     pub last_restored: Option<RestoredSummary>,
     /// The last ten that ended, oldest first.
     pub history: VecDeque<CheckpointSummary>,
+    /// Bytes of state of all that completed.
+    pub sizes: Distribution,
+    /// From trigger to completion, in milliseconds, of all that completed.
+    pub durations: Distribution,
 }
 
 impl CheckpointStatistics {
@@ -259,6 +264,8 @@ impl CheckpointStatistics {
         self.counts.in_progress = self.counts.in_progress.saturating_sub(1);
         if summary.status == CheckpointStatus::Completed {
             self.counts.completed += 1;
+            self.sizes.add(summary.size_bytes);
+            self.durations.add(u64::try_from(summary.duration.as_millis()).unwrap_or(u64::MAX));
             match summary.kind {
                 CheckpointKind::Savepoint => self.last_savepoint = Some(summary.clone()),
                 CheckpointKind::Checkpoint | CheckpointKind::Final => {

@@ -1,6 +1,7 @@
 //! The RocksDB backend runs the conformance suite; and it and the heap backend do what plain maps do.
 
 mod model;
+mod round_trip;
 
 use std::sync::OnceLock;
 

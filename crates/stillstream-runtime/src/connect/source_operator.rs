@@ -34,6 +34,8 @@ pub struct SourceOperator<S: SplitSource> {
     stored: Option<StoredList<S::Split>>,
     /// What the reader has told of its splits when they were assigned; passed on with the first records.
     assigned: Option<SplitNews>,
+    /// It was opened to see which state it has.
+    dry: bool,
 }
 
 impl<S: SplitSource> fmt::Debug for SourceOperator<S> {
@@ -53,7 +55,7 @@ fn not_open() -> Error {
 impl<S: SplitSource> SourceOperator<S> {
     /// One subtask of `source`.
     pub fn new(source: Arc<S>) -> Self {
-        Self { source, reader: None, stored: None, assigned: None }
+        Self { source, reader: None, stored: None, assigned: None, dry: false }
     }
 }
 
@@ -61,6 +63,10 @@ impl<S: SplitSource> Source for SourceOperator<S> {
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
         let (stored, restored) = StoredList::open(context, SPLITS, RedistributionMode::Union)?;
         self.stored = Some(stored);
+        self.dry = context.dry;
+        if context.dry {
+            return Ok(());
+        }
         let (mine, parallelism) = (context.subtask.0 as usize, context.parallelism.max(1) as usize);
         let own = match restored {
             Some(restored) => restored.share(mine, parallelism),
@@ -104,9 +110,13 @@ impl<S: SplitSource> Source for SourceOperator<S> {
     }
 
     fn snapshot(&mut self, _: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
-        let reader = self.reader.as_ref().ok_or_else(not_open)?;
+        let positions = match &self.reader {
+            Some(reader) => reader.positions(),
+            None if self.dry => Vec::new(),
+            None => return Err(not_open()),
+        };
         // also without splits: that the state is there tells a restore from a fresh start
-        let list = self.stored.as_ref().ok_or_else(not_open)?.snapshot(reader.positions())?;
+        let list = self.stored.as_ref().ok_or_else(not_open)?.snapshot(positions)?;
         Ok(Some(Box::new(list)))
     }
 

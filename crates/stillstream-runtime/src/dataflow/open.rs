@@ -77,6 +77,7 @@ pub(crate) fn open_chain(
             key_groups: operator.key_groups,
             restored: restored(&operator.id),
             restored_checkpoint: spec.restored.as_ref().map(|restored| restored.checkpoint),
+            dry: false,
             store: store.clone(),
             backend: context.settings.backend.clone(),
             checkpointing: context.settings.checkpointing,

@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use stillstream_jobmaster::{
-    CheckpointReport, CheckpointStatistics, JobEvent, JobStatus, RequestId, StopRequest,
+    CheckpointReport, CheckpointStatistics, CheckpointSummary, ExceptionEntry, JobEvent, JobStatus,
+    RequestId, StopRequest,
 };
 use stillstream_types::{
     CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointFormat, Timestamp,
 };
 
 use super::event_times::{EventTimes, TaskEventTime};
+use super::info::JobInfo;
+use super::look::{Holds, RestoredFrom, StatusTimes};
 use super::manager::Message;
 use super::savepoints::SavepointPlaces;
 use super::settings::JobSettings;
@@ -174,8 +177,13 @@ impl fmt::Display for JobResult {
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     pub status: Option<JobStatus>,
+    pub status_times: StatusTimes,
     pub restarts: u64,
     pub statistics: CheckpointStatistics,
+    pub in_progress: Vec<CheckpointSummary>,
+    pub kept: Vec<CheckpointId>,
+    pub restored: Option<RestoredFrom>,
+    pub exceptions: Vec<ExceptionEntry>,
     pub metrics: JobMetrics,
     pub result: Option<Result<JobResult>>,
     pub ended: bool,
@@ -188,12 +196,23 @@ pub(crate) struct Shared {
     pub board: Mutex<Board>,
     pub event_times: Mutex<EventTimes>,
     pub changed: Condvar,
+    pub holds: Arc<Holds>,
 }
 
-impl Drop for Shared {
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("board", &self.board).finish_non_exhaustive()
+    }
+}
+
+/// What all have in common who may ask for the job's result.
+#[derive(Debug)]
+pub(crate) struct Owner(pub Arc<Shared>);
+
+impl Drop for Owner {
     /// An error that nobody has asked for must not be lost.
     fn drop(&mut self) {
-        let board = self.board.get_mut();
+        let board = self.0.board.lock();
         if let (true, Some(Err(error))) = (board.unsaid, &board.result) {
             tracing::error!("{error}");
         }
@@ -206,22 +225,25 @@ pub struct JobClient {
     pub(crate) messages: mpsc::Sender<Message>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) name: Arc<str>,
+    pub(crate) info: Arc<JobInfo>,
+    /// `None` for an observer.
+    #[expect(dead_code, reason = "what counts is when the last one is dropped")]
+    pub(crate) owner: Option<Arc<Owner>>,
     pub(crate) savepoints: Arc<SavepointPlaces>,
     pub(crate) takes_checkpoints: bool,
 }
 
 impl fmt::Debug for JobClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JobClient({}, {:?})", self.name, self.status())
+        write!(f, "JobClient({}, {:?})", self.name(), self.status())
     }
 }
 
 impl JobClient {
     /// A job that has finished before, or that another process has run.
-    pub(crate) fn ended(result: JobResult) -> Self {
+    pub(crate) fn ended(result: JobResult, settings: &JobSettings) -> Self {
         let shared = Arc::new(Shared::default());
-        let name = result.name.as_str().into();
+        let info = Arc::new(JobInfo::of_settings(settings));
         {
             let mut board = shared.board.lock();
             board.status = Some(JobStatus::Finished);
@@ -235,12 +257,14 @@ impl JobClient {
             board.result = Some(Ok(result));
             board.ended = true;
         }
-        let savepoints = Arc::new(SavepointPlaces::of(&JobSettings::default()));
+        let clock = Arc::new(SystemClock::default());
+        let savepoints = Arc::new(SavepointPlaces::of(settings));
         Self {
             messages: mpsc::channel().0,
+            owner: Some(Arc::new(Owner(shared.clone()))),
             shared,
-            clock: Arc::new(SystemClock::default()),
-            name,
+            clock,
+            info,
             savepoints,
             takes_checkpoints: false,
         }
@@ -248,7 +272,7 @@ impl JobClient {
 
     /// The JobManager's thread has panicked: whoever waits for the job learns of it.
     pub(crate) fn broke(&self, error: Error) {
-        let error = error.context(format!("job `{}` was left where it stood", self.name));
+        let error = error.context(format!("job `{}` was left where it stood", self.name()));
         tracing::error!("{error}");
         let mut board = self.shared.board.lock();
         if !board.ended {
@@ -262,7 +286,7 @@ impl JobClient {
 
     /// The job's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.info.name
     }
 
     /// Where the job stands.
@@ -378,7 +402,7 @@ impl JobClient {
     ) -> Result<CheckpointReport> {
         let (reply, answer) = mpsc::channel();
         let gone = || {
-            Error::new(ErrorKind::Checkpoint, format!("job `{}` has ended; no {what} was taken", self.name))
+            Error::new(ErrorKind::Checkpoint, format!("job `{}` has ended; no {what} was taken", self.name()))
         };
         self.messages.send(Message::Request(Box::new(event), reply)).map_err(|_| gone())?;
         match answer.recv() {
@@ -419,7 +443,7 @@ impl JobClient {
         board.result.take().unwrap_or_else(|| {
             Err(Error::new(
                 ErrorKind::Plan,
-                format!("the result of job `{}` was already taken by another `wait`", self.name),
+                format!("the result of job `{}` was already taken by another `wait`", self.name()),
             ))
         })
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use stillstream_types::{SubtaskId, SubtaskIndex, Timestamp};
 
+use super::info::{JobInfo, PlanVertex, ShipStrategy};
 use crate::clock::Clock;
 use crate::control::TaskTime;
-use crate::plan::{PhysicalPlan, Task};
 
 /// Event time of one subtask of a task, which is a chain of operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,13 +94,13 @@ fn known(watermark: i64) -> Option<Timestamp> {
 #[derive(Default)]
 pub(crate) struct EventTimes {
     said: BTreeMap<SubtaskId, TaskTime>,
-    /// The plan, for names, and the clock, for how long somebody has been silent; known once the job runs.
-    known: Option<(Arc<PhysicalPlan>, Arc<dyn Clock>)>,
+    /// The job, for names, and the clock, for how long somebody has been silent; known once the job runs.
+    known: Option<(Arc<JobInfo>, Arc<dyn Clock>)>,
 }
 
 impl EventTimes {
-    pub fn of(physical: Arc<PhysicalPlan>, clock: Arc<dyn Clock>) -> Self {
-        Self { said: BTreeMap::new(), known: Some((physical, clock)) }
+    pub fn of(info: Arc<JobInfo>, clock: Arc<dyn Clock>) -> Self {
+        Self { said: BTreeMap::new(), known: Some((info, clock)) }
     }
 
     pub fn learn(&mut self, subtask: SubtaskId, time: TaskTime) {
@@ -114,27 +114,28 @@ impl EventTimes {
 
     /// For people, as of now.
     pub fn read(&self) -> Vec<TaskEventTime> {
-        let Some((physical, clock)) = &self.known else { return Vec::new() };
+        let Some((info, clock)) = &self.known else { return Vec::new() };
+        let vertices = &info.plan.vertices;
         let now_ms = clock.now_ms();
         let tasks = self.said.iter().filter_map(|(subtask, time)| {
-            let task = physical.tasks.get(subtask.vertex.0 as usize)?;
-            Some(read_task(physical, task, subtask.index, time, now_ms))
+            let task = vertices.get(subtask.vertex.0 as usize)?;
+            Some(read_task(vertices, task, subtask.index, time, now_ms))
         });
         tasks.collect()
     }
 }
 
 fn read_task(
-    physical: &PhysicalPlan,
-    task: &Task,
+    vertices: &[PlanVertex],
+    task: &PlanVertex,
     subtask: SubtaskIndex,
     time: &TaskTime,
     now_ms: i64,
 ) -> TaskEventTime {
     let senders = task.inputs.iter().flat_map(|input| {
-        let local = physical.is_local(input);
+        let local = input.ship == ShipStrategy::Forward;
         let all = if local { subtask.0..subtask.0 + 1 } else { 0..input.from_parallelism };
-        let from = physical.tasks[input.from_task].name.clone();
+        let from = vertices[input.from].name.clone();
         all.map(move |sender| (input.port, from.clone(), SubtaskIndex(sender)))
     });
     let channels =

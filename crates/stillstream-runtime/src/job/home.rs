@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,8 +14,13 @@ use stillstream_storage::{
     StorageOptions,
 };
 use stillstream_types::{
-    CheckpointMetadata, CompletedRef, Error, ErrorKind, RegisterRecord, Result, checkpoint_paths,
+    CheckpointMetadata, CompletedRef, Error, ErrorKind, JobOutcome, RegisterRecord, Result, StartedFrom,
+    checkpoint_paths,
 };
+
+use super::beginning::Beginning;
+use super::settings::JobSettings;
+use crate::catch::spawn;
 
 /// How long the end of a job waits for a write of the register that is under way.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -207,6 +213,31 @@ pub(crate) struct StorageHome {
     /// `None` once it was given up.
     lease: Mutex<Option<Lease>>,
     claimed: RegisterRecord,
+    num_retained: usize,
+    /// Deletes the snapshot that the job began with and owns.
+    giving_up: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Deletes a snapshot that the job owns. It may be gone: this is tried at each start until it is.
+fn discard(from: &StartedFrom) {
+    let location = &from.location;
+    let opened = match RetainedCheckpoint::open(location, &StorageOptions::default()) {
+        Ok(opened) => opened,
+        Err(error) => return tracing::debug!("nothing to delete at `{location}`: {error}"),
+    };
+    match opened.discard(&from.snapshot) {
+        Ok(left) if left.is_empty() => {
+            tracing::info!(
+                "`{location}`, which the job began with and owns (CLAIM), is not needed any more and was deleted"
+            );
+        }
+        Ok(left) => {
+            left.iter().for_each(|text| tracing::warn!("kept of what the job began with and owns: {text}"))
+        }
+        Err(error) => tracing::warn!(
+            "`{location}`, which the job owns, could not be deleted; the next start tries again: {error}"
+        ),
+    }
 }
 
 impl StorageHome {
@@ -214,11 +245,52 @@ impl StorageHome {
     ///
     /// # Errors
     /// If the directory cannot be used, or another live process has the job.
-    pub fn claim(storage: JobStorage, job_name: &str, start_fresh: bool) -> Result<Self> {
-        let lease = if start_fresh { storage.claim_fresh(job_name) } else { storage.claim(job_name) };
+    pub fn claim(storage: JobStorage, settings: &JobSettings) -> Result<Self> {
+        let name = &settings.name;
+        let lease = if settings.start_fresh { storage.claim_fresh(name) } else { storage.claim(name) };
         let lease = lease.map_err(StorageError::into_error)?;
         let claimed = lease.record().clone();
-        Ok(Self { storage, lease: Mutex::new(Some(lease)), claimed })
+        let num_retained = settings.checkpoint.num_retained;
+        Ok(Self {
+            storage,
+            lease: Mutex::new(Some(lease)),
+            claimed,
+            num_retained,
+            giving_up: Mutex::default(),
+        })
+    }
+
+    /// Notes in the register how the job begins, before the coordinator starts from it.
+    ///
+    /// # Errors
+    /// If the register cannot be written.
+    pub fn note(&mut self, beginning: &Beginning) -> Result<()> {
+        let Some(lease) = self.lease.get_mut() else { return Ok(()) };
+        if beginning.note(&mut self.claimed) {
+            let change = |record: &mut RegisterRecord| {
+                beginning.note(record);
+            };
+            lease.update(change).map_err(StorageError::into_error)?;
+            self.claimed = lease.record().clone();
+        }
+        Ok(())
+    }
+
+    /// Deletes the snapshot that the job began with, if the job owns it and has enough of its own.
+    fn give_up_claimed(&self, record: &RegisterRecord) {
+        let from = record.began.as_deref().and_then(|began| began.from.as_ref()).filter(|from| from.claimed);
+        let enough = record.completed.len() >= self.num_retained || record.outcome == JobOutcome::Finished;
+        let (Some(from), true) = (from.cloned(), enough) else { return };
+        let mut giving_up = self.giving_up.lock();
+        if giving_up.is_some() {
+            return;
+        }
+        // not on the way of a checkpoint
+        let thread = spawn("claimed-snapshot", move || discard(&from), |error| tracing::warn!("{error}"));
+        match thread {
+            Ok(thread) => *giving_up = Some(thread),
+            Err(error) => tracing::warn!("the snapshot that the job owns is not deleted this time: {error}"),
+        }
     }
 }
 
@@ -232,20 +304,14 @@ impl CheckpointHome for StorageHome {
         let Some(lease) = lease.as_mut() else {
             return RegisterOutcome::Failed("the job has ended and given up its claim".into());
         };
-        if expected.as_ref() != Some(lease.record()) {
-            // what the lease knows may be older than a write whose outcome was found out by reading
-            match lease.refresh() {
-                Ok(found) if expected.as_ref() == Some(found) => {}
-                Ok(_) => {
-                    let text = "the register holds another record than the coordinator expects";
-                    return RegisterOutcome::Unknown(text.into());
-                }
-                Err(StorageError::Fenced { found, .. }) => return RegisterOutcome::Fenced(found),
-                Err(error) => return RegisterOutcome::Unknown(error.to_string()),
+        let Some(expected) = expected else {
+            return RegisterOutcome::Unknown("the register holds a record, and none is expected".into());
+        };
+        match lease.compare_and_set(&expected, &record) {
+            Ok(()) => {
+                self.give_up_claimed(&record);
+                RegisterOutcome::Written
             }
-        }
-        match lease.replace(&record) {
-            Ok(_) => RegisterOutcome::Written,
             Err(StorageError::Fenced { found, .. }) => RegisterOutcome::Fenced(found),
             Err(error) if error.is_indeterminate() => RegisterOutcome::Unknown(error.to_string()),
             Err(error) => RegisterOutcome::Failed(error.to_string()),
@@ -313,6 +379,10 @@ impl CheckpointHome for StorageHome {
     }
 
     fn tidy(&self) {
+        if let Some(thread) = self.giving_up.lock().take() {
+            // its panic has been said
+            let _ = thread.join();
+        }
         let lease = self.lease.lock();
         let Some(lease) = lease.as_ref() else { return };
         let report = self.storage.sweep_orphans(lease.record(), lease.generation());

@@ -26,13 +26,15 @@ use stillstream_types::crash::crash_point;
 use stillstream_types::{CheckpointKind, Error, ErrorKind, Result};
 
 use super::client::{JobEnding, JobMetrics, JobResult, Shared};
-use super::fleet::Fleet;
 use super::home::CheckpointHome;
+use super::info::JobInfo;
 use super::io::IoThreads;
 use super::job_log::JobLog;
+use super::look::{RestoredFrom, StatusTimes};
 use super::progress::Progress;
 use super::settings::JobSettings;
 use crate::clock::Clock;
+use crate::cluster::fleet::Fleet;
 use crate::metrics::Counters;
 use crate::plan::PhysicalPlan;
 
@@ -57,6 +59,7 @@ pub(crate) struct Manager {
     pub clock: Arc<dyn Clock>,
     pub messages: mpsc::Receiver<Message>,
     pub shared: Arc<Shared>,
+    pub info: Arc<JobInfo>,
     pub counters: Arc<Counters>,
     pub state: State,
 }
@@ -74,6 +77,8 @@ pub(crate) struct State {
     log: JobLog,
     /// Filled in where the job has no checkpoint to start from.
     neighbours: Arc<OnceLock<Neighbours>>,
+    status_times: StatusTimes,
+    restored: Option<RestoredFrom>,
 }
 
 impl State {
@@ -88,6 +93,8 @@ impl State {
             progress: Progress::new(settings.progress),
             log: JobLog::new(now),
             neighbours: Arc::default(),
+            status_times: StatusTimes::default(),
+            restored: None,
         }
     }
 }
@@ -166,6 +173,7 @@ impl Manager {
             for command in self.engine.handle(event, self.moment()) {
                 events.extend(self.carry_out(command));
             }
+            self.state.status_times.see(self.engine.status(), || self.clock.now_ms());
         }
     }
 

@@ -4,34 +4,30 @@
 //! |---|---|
 //! | `settings` | [`JobSettings`], [`StateBackend`] |
 //! | `client` | [`JobClient`], [`JobResult`], [`JobEnding`] |
+//! | `look` | what else can be seen of a job through a [`JobClient`] |
+//! | `info` | [`JobInfo`], [`JobPlan`]: what is known of a job before it runs |
 //! | `manager` | the JobManager: a shell around the engine of `stillstream-jobmaster` |
-//! | `fleet` | worker threads, and what an attempt needs of any fleet |
+//! | `beginning` | where a start begins, and whether the program can go on from there |
 //! | `home` | where checkpoints and the register live |
-//! | `stores` | where a subtask writes its snapshot |
 //! | `savepoints` | where savepoints go |
 //! | `io` | threads for storage calls |
-//! | `remote`, `process`, `wire` | worker processes on this machine: the JobManager's side, theirs, and the messages |
-//! | `door`, `peers` | who may connect to the JobManager, and to a worker process |
 //! | `progress` | the line on the terminal |
 //! | `job_log` | what the log says of a running job, and how often |
 
+mod beginning;
 mod client;
-mod door;
 mod event_times;
-mod fleet;
 mod home;
+mod info;
 mod io;
 mod job_log;
+mod look;
 mod manager;
-mod peers;
-mod process;
 mod progress;
-mod remote;
 mod savepoints;
 mod settings;
-mod stores;
-mod wire;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -41,19 +37,29 @@ use stillstream_jobmaster::{
     CheckpointingMode, JobEngine, JobEvent, JobSetup, JobStatus, RestartStrategyConfig, StartDecision,
     decide_start,
 };
+pub use stillstream_restore::PlanDescription;
+use stillstream_restore::without_uid;
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
 use stillstream_types::{
-    Error, ErrorKind, JobEnd, JobId, JobOutcome, RegisterRecord, Result, Timestamp, checkpoint_paths,
+    Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, Result, Timestamp,
+    checkpoint_paths,
 };
 
+pub use beginning::{PLAN_FILE, describe_plan, plan_file};
 pub use client::{CheckpointTotals, JobClient, JobEnding, JobMetrics, JobResult};
 pub(crate) use event_times::EventTimes;
 pub use event_times::{ChannelEventTime, TaskEventTime};
+pub use info::{JobInfo, JobPlan, PlanInput, PlanOperator, PlanVertex, ShipStrategy};
+pub use look::{EndHold, RestoredFrom};
 pub use settings::{DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, ProgressMode, StateBackend};
 
 use crate::catch::catch_on_thread;
 use crate::checkpoint::snapshot_pool::{SnapshotPool, SnapshotStores};
+use crate::checkpoint::stores::{FileStores, MemoryStores};
 use crate::clock::{Clock, SystemClock};
+use crate::cluster::fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
+use crate::cluster::process::{self, Figures, Identity, WorkerProcess};
+use crate::cluster::remote::{ProcessFleet, ProcessSettings};
 use crate::control::ReportSink;
 use crate::dataflow::attempt::Alignment;
 use crate::dataflow::open::{WorkerContext, WorkerSettings};
@@ -61,16 +67,12 @@ use crate::dataflow::turn::TurnLimits;
 use crate::flow::credits::FlowLimits;
 use crate::metrics::Counters;
 use crate::plan::{PhysicalPlan, Plan};
-use client::Shared;
-use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
+use beginning::Beginning;
+use client::{Owner, Shared};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, State, random_unit, tasks};
-use process::{Figures, Identity, WorkerProcess};
-use remote::{ProcessFleet, ProcessSettings};
 use savepoints::SavepointPlaces;
-use stores::FileStores;
-pub(crate) use stores::MemoryStores;
 
 fn configuration(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Configuration, message)
@@ -184,12 +186,9 @@ fn warn(settings: &JobSettings, physical: &PhysicalPlan) {
         );
     }
     // without checkpoints there is no state to lose
-    for name in physical.without_uid.iter().filter(|_| checkpointing) {
-        tracing::warn!(
-            %job,
-            "operator `{name}` keeps state and has no uid: its id comes from the shape of the graph, so any change of the job \
-             can lose its state; name it with `.uid(\"..\")`"
-        );
+    let operators = physical.tasks.iter().flat_map(|task| &task.chain);
+    for operator in operators.filter(|operator| checkpointing && operator.needs_uid) {
+        tracing::warn!(%job, "{}", without_uid(&operator.name));
     }
     if settings.checkpoint.interval.is_some() && settings.backend.checkpoint_uri().is_none() {
         tracing::warn!(
@@ -226,7 +225,7 @@ fn start_of(
     };
     let decision = match settings.start_fresh {
         true => StartDecision::Run,
-        false => decide_start(record, settings.from_snapshot.is_some()),
+        false => decide_start(record, settings.from_snapshot.is_some() || settings.fall_back_to.is_some()),
     };
     match decision {
         StartDecision::Run => Ok(None),
@@ -335,34 +334,54 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     if let Some(identity) = Identity::from_environment() {
         if identity.submission != submission {
             // this process was started for a later job of the program; the earlier ones have run
-            return Ok(JobClient::ended(result_elsewhere(&settings)));
+            return Ok(JobClient::ended(result_elsewhere(&settings), &settings));
         }
-        serve(identity, &physical, &settings)?;
+        let plan = plan.with_key_groups(&identity.key_groups)?;
+        serve(identity, &Arc::new(plan.compile(settings.parallelism, settings.chaining)?), &settings)?;
     }
     let tokio = start_tokio()?;
     let storage = job_storage(&settings, tokio.handle(), true)?;
+    let mut record = None;
     if let Some(storage) = storage.as_ref().filter(|_| !settings.start_fresh) {
         // only a look: a job that has ended is neither claimed nor changed
-        let record = storage.load_register().map_err(StorageError::into_error)?.map(|loaded| loaded.record);
+        record = storage.load_register().map_err(StorageError::into_error)?.map(|loaded| loaded.record);
         if let Some(result) = start_of(record.as_ref(), storage, &settings)? {
-            return Ok(JobClient::ended(result));
+            return Ok(JobClient::ended(result, &settings));
         }
     }
+    let begin = |record: Option<&RegisterRecord>| -> Result<(Beginning, Arc<PhysicalPlan>)> {
+        let storage = storage.as_ref().map(|storage| (storage, tokio.handle()));
+        let mut beginning = Beginning::find(&settings, storage, record)?;
+        let physical = beginning.fit(&plan, physical.clone(), &settings)?;
+        Ok((beginning, physical))
+    };
+    // also only a look: what cannot be restored changes nothing
+    let (mut beginning, mut fitted) = begin(record.as_ref())?;
     warn(&settings, &physical);
     let stores = snapshot_stores(&settings, &storage);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let home: Arc<dyn CheckpointHome> = match storage {
+    let home: Arc<dyn CheckpointHome> = match &storage {
         Some(storage) => {
-            let home = StorageHome::claim(storage.clone(), &settings.name, settings.start_fresh)?;
+            let mut home = StorageHome::claim(storage.clone(), &settings)?;
+            let claimed = home.claimed();
             // another process may have ended it since
-            if let Some(result) = start_of(home.claimed().as_ref(), &storage, &settings)? {
-                return Ok(JobClient::ended(result));
+            if let Some(result) = start_of(claimed.as_ref(), storage, &settings)? {
+                return Ok(JobClient::ended(result, &settings));
             }
+            let begins = |record: &RegisterRecord| (record.outcome, record.completed.clone());
+            if !settings.start_fresh && record.as_ref().map(begins) != claimed.as_ref().map(begins) {
+                // it ran on between the look and the claim
+                (beginning, fitted) = begin(claimed.as_ref())?;
+            }
+            home.note(&beginning)?;
             Arc::new(home)
         }
         None => Arc::new(MemoryHome::default()),
     };
-    refuse_two_starts(&settings, &*home)?;
+    let physical = fitted;
+    let job = &settings.name;
+    beginning.warnings.iter().for_each(|text| tracing::warn!(%job, "{text}"));
+    beginning.notes.iter().for_each(|text| tracing::info!(%job, "{text}"));
     let (sender, messages) = mpsc::channel();
     let counters = Arc::new(Counters::default());
     let fleet = match settings.processes {
@@ -371,20 +390,34 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     };
     let shared = Arc::new(Shared::default());
     shared.board.lock().status = Some(JobStatus::Initializing);
-    *shared.event_times.lock() = EventTimes::of(physical.clone(), clock.clone());
+    let info = Arc::new(JobInfo::new(&settings, &physical, &*home, &*clock));
+    *shared.event_times.lock() = EventTimes::of(info.clone(), clock.clone());
     let client = JobClient {
         messages: sender.clone(),
         shared: shared.clone(),
         clock: clock.clone(),
-        name: settings.name.as_str().into(),
+        info: info.clone(),
+        owner: Some(Arc::new(Owner(shared.clone()))),
         savepoints: Arc::new(SavepointPlaces::of(&settings)),
         takes_checkpoints: settings.checkpoint.interval.is_some(),
     };
     let io = IoThreads::start(sender.clone())?;
     let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
     let state = State::new(&settings, clock.elapsed());
-    let manager =
-        Manager { settings, physical, engine, fleet, home, io, clock, messages, shared, counters, state };
+    let manager = Manager {
+        settings,
+        physical,
+        engine,
+        fleet,
+        home,
+        io,
+        clock,
+        messages,
+        shared,
+        info,
+        counters,
+        state,
+    };
     let watched = client.clone();
     std::thread::Builder::new().name("jobmanager".into()).spawn(move || {
         let ran = catch_on_thread(|| {
@@ -425,28 +458,6 @@ fn job_engine(
     JobEngine::new(setup, now).map_err(|error| Error::wrap(ErrorKind::Configuration, error))
 }
 
-/// Refuses `--from` for a job that would go on from a checkpoint of its own: neither is passed over in silence.
-fn refuse_two_starts(settings: &JobSettings, home: &dyn CheckpointHome) -> Result<()> {
-    let (Some(from), Some(record)) = (&settings.from_snapshot, home.claimed()) else { return Ok(()) };
-    // a job that was finished, cancelled or stopped begins anew
-    if matches!(record.outcome, JobOutcome::Finished | JobOutcome::Cancelled | JobOutcome::Stopped) {
-        return Ok(());
-    }
-    let Some(own) = record.completed.last() else { return Ok(()) };
-    if let (Ok((own, _)), Ok(named)) = (home.read_own(own), home.read_foreign(from))
-        && own == named
-    {
-        return Ok(());
-    }
-    let (name, id) = (&settings.name, own.id);
-    Err(configuration(format!(
-        "job `{name}` has a checkpoint of its own, `{}`, and `--from` (execution.state-recovery.path) names `{from}`: \
-         leave out `--from` to go on from checkpoint {id}, or add `--start-fresh` (stillstream.checkpoint.start-fresh: true) to \
-         begin from `{from}`; the job's own checkpoints stay then, and only a person deletes them",
-        home.locate(&own.path)
-    )))
-}
-
 fn local_fleet(
     settings: &JobSettings,
     physical: &Arc<PhysicalPlan>,
@@ -485,12 +496,23 @@ fn process_fleet(
         processes: settings.processes as usize,
         threads: threads_per_process(physical, settings.processes),
         submission,
+        key_groups: key_groups(physical),
         silence: settings.heartbeat_timeout,
         counters: counters.clone(),
-        messages: sender.clone(),
+        events: Box::new({
+            let sender = sender.clone();
+            // the job has ended if nobody listens
+            move |event| drop(sender.send(Message::Event(event)))
+        }),
         clock: clock.clone(),
         tokio: tokio.clone(),
     })?))
+}
+
+/// The number of key groups of each operator.
+fn key_groups(physical: &PhysicalPlan) -> BTreeMap<OperatorId, u32> {
+    let operators = physical.tasks.iter().flat_map(|task| &task.chain);
+    operators.map(|operator| (operator.id, operator.key_groups.max_parallelism())).collect()
 }
 
 /// The life of a worker process: does not return, unless it could not begin.
@@ -507,13 +529,6 @@ fn serve(identity: Identity, physical: &Arc<PhysicalPlan>, settings: &JobSetting
     let context = context_factory(settings, physical, &stores, &clock, &counters, link.clone())?;
     let (silence, stopped) = (settings.heartbeat_timeout, AtomicU64::new(0));
     WorkerProcess { identity, threads, metrics, clock, silence, stopped }.serve(stream, &link, &context)
-}
-
-/// 128 random bits as text.
-pub(crate) fn random_token() -> String {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let word = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", word(), word())
 }
 
 fn context_factory(

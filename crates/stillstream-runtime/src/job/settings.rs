@@ -1,10 +1,13 @@
 //! What a job is told when it is submitted.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use stillstream_heap::HeapBackendFactory;
 use stillstream_jobmaster::{CheckpointConfig, RestartStrategyConfig};
+use stillstream_types::CheckpointId;
 pub use stillstream_types::config::ProgressMode;
 use stillstream_types::file_access::FileAccess;
 
@@ -122,6 +125,10 @@ pub struct JobSettings {
     pub from_snapshot: Option<String>,
     /// Whether state in the snapshot that no operator claims is left behind.
     pub allow_non_restored_state: bool,
+    /// Whether the job owns that snapshot from then on, and deletes it when it no longer needs it.
+    pub claim_snapshot: bool,
+    /// An older checkpoint of the job's own from which it goes on, although it has newer ones.
+    pub fall_back_to: Option<CheckpointId>,
     /// Starts without state although the job has checkpoints.
     pub start_fresh: bool,
     /// Most records in flight on one edge to one worker.
@@ -161,6 +168,10 @@ pub struct JobSettings {
     pub savepoint_dir: Option<String>,
     /// How long a worker process may be silent (`heartbeat.timeout`).
     pub heartbeat_timeout: Duration,
+    /// The settings as a person wrote them, secrets hidden: for those who ask what the job was started with.
+    pub configuration: BTreeMap<String, String>,
+    /// Where the REST interface of this process answers, if the job has one.
+    pub rest_address: Option<SocketAddr>,
 }
 
 impl Default for JobSettings {
@@ -176,6 +187,8 @@ impl Default for JobSettings {
             restart: None,
             from_snapshot: None,
             allow_non_restored_state: false,
+            claim_snapshot: false,
+            fall_back_to: None,
             start_fresh: false,
             records_in_flight: 65_536,
             bytes_in_flight: 32 << 20,
@@ -194,6 +207,8 @@ impl Default for JobSettings {
             snapshot_threads: 2,
             savepoint_dir: None,
             heartbeat_timeout: Duration::from_secs(50),
+            configuration: BTreeMap::new(),
+            rest_address: None,
         }
     }
 }

@@ -304,6 +304,9 @@ pub struct OpenContext {
     pub restored: Option<OperatorSubtaskState>,
     /// The checkpoint that the state comes from.
     pub restored_checkpoint: Option<CheckpointId>,
+    /// Nothing will run: the operator is opened to see which states it has. Sources and sinks connect to nothing then, and the
+    /// snapshot that is asked for next holds no more than the names and types of the states.
+    pub dry: bool,
     /// Reads the restored state.
     pub store: Arc<dyn SnapshotStore>,
     /// Makes the backend of keyed state.
@@ -370,6 +373,7 @@ impl OpenContext {
             key_groups,
             restored: None,
             restored_checkpoint: None,
+            dry: false,
             store,
             backend: crate::backends::heap(Default::default()),
             checkpointing: true,

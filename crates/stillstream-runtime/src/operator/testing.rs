@@ -27,6 +27,7 @@ impl OpenContext {
             key_groups: KeyGroups::new(128),
             restored: None,
             restored_checkpoint: None,
+            dry: false,
             store: Arc::new(MemorySnapshotStore::default()),
             backend: crate::backends::heap(Default::default()),
             checkpointing: true,

@@ -1,7 +1,7 @@
 //! From the nodes of a plan to the tasks that run: chains operators, numbers edges, derives operator ids and
 //! finds, for each operator, the edges that its output can reach.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use stillstream_types::key_group::UPPER_MAX_PARALLELISM;
@@ -9,8 +9,8 @@ use stillstream_types::murmur::murmur3_128;
 use stillstream_types::{Error, ErrorKind, KeyGroups, OperatorId, Result, VertexId};
 
 use super::{
-    ChainedOperator, Delivery, EventTimeRole, Exchange, Node, NodeInput, PhysicalPlan, Plan, Task, TaskInput,
-    TaskOutput,
+    ChainedOperator, Delivery, EventTimeRole, Exchange, Node, NodeInput, PhysicalPlan, Plan, Sets, Task,
+    TaskInput, TaskOutput,
 };
 
 fn plan_error(message: String) -> Error {
@@ -18,6 +18,18 @@ fn plan_error(message: String) -> Error {
 }
 
 impl Plan {
+    /// The same plan with these numbers of key groups, where the user set none.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub(crate) fn with_key_groups(&self, key_groups: &BTreeMap<OperatorId, u32>) -> Result<Self> {
+        let mut plan = self.clone();
+        for (node, id) in plan.nodes.iter_mut().zip(self.operator_ids()?) {
+            node.max_parallelism = node.max_parallelism.or_else(|| key_groups.get(&id).copied());
+        }
+        Ok(plan)
+    }
+
     fn parallelism(&self, node: &Node, default: u32) -> Result<(u32, KeyGroups)> {
         let parallelism = node.parallelism.unwrap_or(default);
         let max = node.max_parallelism.unwrap_or_else(|| KeyGroups::default_max_parallelism(parallelism));
@@ -121,6 +133,11 @@ impl Plan {
                 name: node.name.as_str().into(),
                 uid: node.uid.clone(),
                 key_groups: parallelism[at].1,
+                sets: Sets {
+                    parallelism: node.parallelism.is_some(),
+                    max_parallelism: node.max_parallelism.is_some(),
+                },
+                needs_uid: node.stateful && node.uid.is_none(),
                 body: node.body.clone(),
                 reach: Arc::from([]),
             };
@@ -170,15 +187,9 @@ impl Plan {
             });
         }
         find_reach(&mut tasks);
-        let without_uid = self
-            .nodes
-            .iter()
-            .filter(|node| node.stateful && node.uid.is_none())
-            .map(|node| node.name.clone())
-            .collect();
         let workers = tasks.iter().map(|task| task.parallelism).max().unwrap_or(1);
         let without_watermarks = self.without_watermarks();
-        Ok(PhysicalPlan { tasks, edges: edges as usize, workers, without_uid, without_watermarks })
+        Ok(PhysicalPlan { tasks, edges: edges as usize, workers, without_watermarks })
     }
 
     /// Operators that need watermarks, with the sources whose records come to them past no strategy.

@@ -7,13 +7,16 @@
 //! | `graph` | [`Plan`], [`Node`], [`Exchange`]: what the user wrote |
 //! | `compile` | from the one to the other |
 //! | `physical` | `PhysicalPlan`, `Task`: what runs |
+//! | `states` | which states each operator has, found out without running it |
 
 mod compile;
 mod graph;
 mod physical;
+mod states;
 
 pub use graph::{
     EventTimeRole, Exchange, Node, NodeBody, NodeId, NodeInput, OperatorFactory, Plan, SourceFactory,
     Splitter, SplitterFactory,
 };
-pub(crate) use physical::{ChainedOperator, Delivery, PhysicalPlan, Task, TaskInput, TaskOutput};
+pub(crate) use physical::{ChainedOperator, Delivery, PhysicalPlan, Sets, Task, TaskInput, TaskOutput};
+pub(crate) use states::describe;

@@ -37,6 +37,13 @@ pub(crate) struct TaskInput {
     pub port: usize,
 }
 
+/// What the program says of an operator itself; the rest are defaults.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sets {
+    pub parallelism: bool,
+    pub max_parallelism: bool,
+}
+
 /// One operator of a chain.
 #[derive(Clone)]
 pub(crate) struct ChainedOperator {
@@ -44,6 +51,9 @@ pub(crate) struct ChainedOperator {
     pub name: Arc<str>,
     pub uid: Option<String>,
     pub key_groups: KeyGroups,
+    pub sets: Sets,
+    /// It keeps state and has no uid.
+    pub needs_uid: bool,
     pub body: NodeBody,
     /// Edges that its output can reach, its own chain's later operators included.
     pub reach: Arc<[u32]>,
@@ -75,15 +85,6 @@ pub(crate) struct PhysicalPlan {
     pub edges: usize,
     /// Workers needed: the largest parallelism.
     pub workers: u32,
-    /// Stateful operators without a `uid`.
-    pub without_uid: Vec<String>,
     /// Operators that need watermarks, with the sources from which records come to them without any.
     pub without_watermarks: Vec<(String, Vec<String>)>,
-}
-
-impl PhysicalPlan {
-    /// Whether an input takes batches from its own worker alone.
-    pub fn is_local(&self, input: &TaskInput) -> bool {
-        matches!(self.tasks[input.from_task].outputs[input.from_output].delivery, Delivery::Local)
-    }
 }

@@ -4,15 +4,19 @@
 //! stillstream_state::keyed_backend_conformance!(heap, HeapBackendFactory::default());
 //! ```
 
+mod everything;
 mod kinds;
 mod namespaces;
 mod refusals;
+mod rescaling;
 mod snapshots;
 mod ttl;
 
+pub use everything::{Everything, PlainEntry, all_groups, backend_of, entries, entries_as_written};
 pub use kinds::*;
 pub use namespaces::*;
 pub use refusals::*;
+pub use rescaling::*;
 pub use snapshots::*;
 pub use ttl::*;
 
@@ -43,6 +47,7 @@ macro_rules! keyed_backend_conformance {
                 a_snapshot_holds_what_was_there_at_the_freeze,
                 every_kind_survives_a_restore,
                 keys_go_to_the_owner_of_their_group_when_3_subtasks_become_4_and_4_become_3,
+                a_subtask_reads_only_its_own_key_groups,
                 a_state_registered_before_the_restore_is_filled_too,
                 a_state_that_nobody_registers_is_carried_along,
                 an_empty_state_is_remembered_and_no_state_writes_nothing,

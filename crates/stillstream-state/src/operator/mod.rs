@@ -178,20 +178,53 @@ fn describe(mode: RedistributionMode, schema: &Schema) -> String {
     }
 }
 
-fn load(name: &str, known: &Registered, part: &RestoredItems) -> Result<(), StateError> {
+/// How an operator state is dealt out, and the type of its items.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OperatorStateMeta {
+    /// How its items are dealt out.
+    pub mode: RedistributionMode,
+    /// The type of an item; `map<K, V>` for broadcast state.
+    pub schema: Schema,
+}
+
+impl fmt::Display for OperatorStateMeta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&describe(self.mode, &self.schema))
+    }
+}
+
+impl OperatorStateMeta {
+    /// Whether stored items can be read as this state's: as they are, or with their own schema.
+    ///
+    /// # Errors
+    /// [`StateError::Incompatible`] for the state `name`, if they cannot.
+    pub fn check(&self, name: &str, stored: &Self) -> Result<Compatibility, StateError> {
+        check(name, (self.mode, &self.schema), (stored.mode, &stored.schema))
+    }
+}
+
+type Form<'a> = (RedistributionMode, &'a Schema);
+
+fn check(name: &str, wanted: Form<'_>, stored: Form<'_>) -> Result<Compatibility, StateError> {
     let incompatible = |why: String| StateError::Incompatible {
         name: name.into(),
-        stored: describe(part.mode, &part.schema),
-        wanted: describe(known.mode, &known.schema),
+        stored: describe(stored.0, stored.1),
+        wanted: describe(wanted.0, wanted.1),
         why,
     };
-    if part.mode != known.mode {
+    if stored.0 != wanted.0 {
         return Err(incompatible("the way in which a state is dealt out can't change".into()));
     }
-    let migrate = match known.schema.compatible_with(&part.schema) {
+    match wanted.1.compatible_with(stored.1) {
+        Compatibility::Incompatible(why) => Err(incompatible(why)),
+        allowed => Ok(allowed),
+    }
+}
+
+fn load(name: &str, known: &Registered, part: &RestoredItems) -> Result<(), StateError> {
+    let migrate = match check(name, (known.mode, &known.schema), (part.mode, &part.schema))? {
         Compatibility::AsIs => None,
-        Compatibility::AfterMigration => Some(&part.schema),
-        Compatibility::Incompatible(why) => return Err(incompatible(why)),
+        _ => Some(&part.schema),
     };
     for (at, item) in part.items().enumerate() {
         let mut input = item;

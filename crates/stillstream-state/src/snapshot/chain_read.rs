@@ -45,12 +45,10 @@ pub(super) fn read_chain(
     check: impl Fn(&Header, &str) -> Result<(), StateError>,
 ) -> Result<Vec<RestoredPart>, StateError> {
     if handle.format != IncrementalFormat::HeapChain {
-        return Err(StateError::Malformed {
+        return Err(StateError::OtherBackend {
             path: handle.meta.path().unwrap_or("(inline state)").into(),
-            part: "its form".into(),
-            why: "it was written by the RocksDB backend, which alone can read it: set \
-                  `state.backend.type: rocksdb`, or restore from a savepoint"
-                .into(),
+            written: "RocksDB",
+            wanted: "heap",
         });
     }
     let meta = ChainMeta::read(handle, store)?;

@@ -63,14 +63,19 @@ impl Header {
                 wanted: groups.max_parallelism(),
             });
         }
-        if K::schema().compatible_with(&self.key) != Compatibility::AsIs {
-            return Err(StateError::KeyIncompatible {
+        self.check_key(&K::schema())
+    }
+
+    /// Refuses a snapshot with keys of another type than the program's.
+    pub fn check_key(&self, wanted: &Schema) -> Result<(), StateError> {
+        match wanted.compatible_with(&self.key) {
+            Compatibility::AsIs => Ok(()),
+            _ => Err(StateError::KeyIncompatible {
                 names: self.names(),
                 stored: self.key.to_string(),
-                wanted: K::schema().to_string(),
-            });
+                wanted: wanted.to_string(),
+            }),
         }
-        Ok(())
     }
 
     /// The states' names, for an error.

@@ -11,12 +11,14 @@ mod inspect;
 mod read;
 mod run;
 mod sifted;
+mod states;
 mod units;
 mod write;
 
-pub use entries::{SnapshotEntry, for_each_entry};
+pub use entries::{SnapshotEntry, for_each_entry, for_each_entry_of_chain};
 pub use inspect::{KeyedStateContents, StateContents, inspect};
 pub use read::RestoredKeyedState;
+pub use states::{header_of, header_of_incremental};
 pub use write::FrozenKeyedState;
 
 // for backends

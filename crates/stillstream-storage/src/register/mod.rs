@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use prost::Message;
 use stillstream_types::{
-    CheckpointId, CompletedRef, Generation, JobEnd, JobFigures, JobId, JobOutcome, RegisterRecord,
+    CheckpointId, CompletedRef, Generation, JobEnd, JobFigures, JobId, JobOutcome, JobStart, OperatorId,
+    RegisterRecord, SnapshotIdentity, StartedFrom,
 };
 
 pub use numbered::NumberedRegister;
@@ -88,6 +89,9 @@ pub trait Register: Send + Sync + fmt::Debug {
     /// The newest version, whether its record is whole or not.
     fn head(&self) -> Result<Option<Version>, StorageError>;
 
+    /// Makes durable what a load may find: a write whose outcome is not known may be visible and not durable yet.
+    fn sync(&self) -> Result<(), StorageError>;
+
     /// Writes `new` if the register is still at `expected` (`None`: if there is no register).
     ///
     /// # Errors
@@ -132,6 +136,7 @@ fn encode(record: &RegisterRecord, version: u64, write: WriteId) -> Vec<u8> {
         writer: write.writer,
         write: write.write,
         ended: record.ended.as_deref().map(ended_out),
+        began: record.began.as_deref().map(began_out),
     };
     FRAME.wrap(&body.encode_to_vec())
 }
@@ -173,6 +178,40 @@ fn ended_in(end: proto::Ended) -> JobEnd {
     }
 }
 
+fn began_out(began: &JobStart) -> proto::Began {
+    let from = |from: &StartedFrom| proto::StartedFrom {
+        location: from.location.clone(),
+        job: from.snapshot.job.0.to_vec(),
+        checkpoint: from.snapshot.checkpoint.0,
+        generation: from.snapshot.generation.0,
+        triggered_at_ms: from.snapshot.triggered_at_ms,
+        claimed: from.claimed,
+    };
+    proto::Began {
+        from: began.from.as_ref().map(from),
+        fell_back_to: began.fell_back_to.map(|id| id.0),
+        left_behind: began.left_behind.iter().map(|id| id.0.to_vec()).collect(),
+    }
+}
+
+fn began_in(began: proto::Began, reader: &Reader<'_>) -> Result<JobStart, StorageError> {
+    let from = |from: proto::StartedFrom| -> Result<StartedFrom, StorageError> {
+        let snapshot = SnapshotIdentity {
+            job: JobId(reader.id16(&from.job)?),
+            checkpoint: CheckpointId(from.checkpoint),
+            generation: Generation(from.generation),
+            triggered_at_ms: from.triggered_at_ms,
+        };
+        Ok(StartedFrom { location: from.location, snapshot, claimed: from.claimed })
+    };
+    let left_behind = began.left_behind.iter().map(|id| Ok(OperatorId(reader.id16(id)?)));
+    Ok(JobStart {
+        from: began.from.map(from).transpose()?,
+        fell_back_to: began.fell_back_to.map(CheckpointId),
+        left_behind: left_behind.collect::<Result<_, StorageError>>()?,
+    })
+}
+
 fn decode(path: &str, bytes: &[u8]) -> Result<(RegisterRecord, u64, WriteId), StorageError> {
     let (_version, body) = FRAME.unwrap(path, bytes)?;
     let body = proto::Register::decode(body.as_slice())
@@ -198,6 +237,7 @@ fn decode(path: &str, bytes: &[u8]) -> Result<(RegisterRecord, u64, WriteId), St
         completed: refs(body.completed),
         retained: refs(body.retained),
         ended: body.ended.map(|end| Box::new(ended_in(end))),
+        began: body.began.map(|began| began_in(began, &reader)).transpose()?.map(Box::new),
     };
     Ok((record, body.version, WriteId { writer: body.writer, write: body.write }))
 }

@@ -169,6 +169,21 @@ impl Configuration {
             .collect()
     }
 
+    /// The settings that are not defaults, by key. Secrets are hidden.
+    ///
+    /// ```
+    /// use stillstream_types::config::Configuration;
+    /// let config = Configuration::parse_yaml("c", "{rest.port: 8082, stillstream.rest.token: s3cret}")?;
+    /// assert_eq!(config.shown()["rest.port"], "8082");
+    /// assert_eq!(config.shown()["stillstream.rest.token"], "******");
+    /// # Ok::<(), stillstream_types::config::ConfigErrors>(())
+    /// ```
+    pub fn shown(&self) -> BTreeMap<String, String> {
+        let shown =
+            |(key, entry): (&&str, &Entry)| (key.to_string(), foreign::shown(key, &entry.value).to_owned());
+        self.entries.iter().map(shown).collect()
+    }
+
     fn put(&mut self, key: &'static str, entry: Entry) {
         match self.entries.get(key) {
             Some(present) if present.origin.rank() > entry.origin.rank() => {}

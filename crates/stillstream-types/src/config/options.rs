@@ -102,6 +102,8 @@ typed! {
     RECOVERY_PATH: Option<String> = "execution.state-recovery.path";
     /// Who owns that snapshot.
     RECOVERY_CLAIM_MODE: RecoveryClaimMode = "execution.state-recovery.claim-mode";
+    /// The older checkpoint to go on from.
+    FALL_BACK_TO: i64 = "stillstream.checkpoint.fall-back-to";
     /// State that no operator claims is dropped.
     RECOVERY_IGNORE_UNCLAIMED_STATE: bool = "execution.state-recovery.ignore-unclaimed-state";
 
@@ -232,6 +234,23 @@ typed! {
     /// Tries to commit one committable.
     SINK_COMMITTER_RETRIES: i32 = "sink.committer.retries";
 
+    /// Port of the REST interface.
+    REST_PORT: i32 = "rest.port";
+    /// Port or range of ports of the REST interface.
+    REST_BIND_PORT: Option<String> = "rest.bind-port";
+    /// Address that the REST interface listens at.
+    REST_BIND_ADDRESS: String = "rest.bind-address";
+    /// Name under which the REST interface is reached.
+    REST_ADDRESS: Option<String> = "rest.address";
+    /// How long the result of an asynchronous operation is kept.
+    REST_ASYNC_STORE_DURATION: Duration = "rest.async.store-duration";
+
+    /// Whether there is a REST interface.
+    REST_ENABLED: Option<bool> = "stillstream.rest.enabled";
+    /// What every REST request has to show.
+    REST_TOKEN: Option<String> = "stillstream.rest.token";
+    /// The file that has it.
+    REST_TOKEN_FILE: Option<String> = "stillstream.rest.token-file";
     /// Ignore the checkpoints that a job already has, and start empty.
     START_FRESH: bool = "stillstream.checkpoint.start-fresh";
     /// Who may read the files that a job makes.

@@ -6,8 +6,8 @@ use std::path::Path;
 use stillstream_types::config::{ConfigError, Configuration};
 use stillstream_types::{Error, ErrorKind, Result};
 
-use super::StreamExecutionEnvironment;
 use super::flags::{self, Own, Sets};
+use super::{Mode, StreamExecutionEnvironment};
 
 /// The folder with the configuration file, where no `--config` names one.
 const CONF_DIR: &str = "STILLSTREAM_CONF_DIR";
@@ -22,6 +22,7 @@ struct Reading {
     rest: Vec<String>,
     mistakes: Vec<String>,
     help: bool,
+    mode: Mode,
 }
 
 impl Reading {
@@ -82,7 +83,20 @@ impl Reading {
     fn read(arguments: impl Iterator<Item = String>, own: &[Own<'_>]) -> Self {
         let mut this = Self::default();
         let mut arguments = arguments.peekable();
+        // a subcommand can only be the first argument
+        match arguments.peek().map(String::as_str) {
+            Some("run") => drop(arguments.next()),
+            Some("plan") => {
+                arguments.next();
+                this.mode = Mode::Plan { json: false };
+            }
+            _ => {}
+        }
         while let Some(argument) = arguments.next() {
+            if let (Mode::Plan { json }, "--json") = (&mut this.mode, argument.as_str()) {
+                *json = true;
+                continue;
+            }
             if argument == "--" {
                 this.rest.extend(arguments);
                 break;
@@ -188,6 +202,7 @@ impl StreamExecutionEnvironment {
         let folder = std::env::var(CONF_DIR).ok().filter(|folder| !folder.is_empty());
         let Found { mut env, rest } = Self::from_reading(reading, folder)?;
         env.arguments = rest;
+        env.from_args = true;
         Ok(env)
     }
 
@@ -204,8 +219,13 @@ impl StreamExecutionEnvironment {
     /// | `--storage memory` or `filesystem` | `execution.checkpointing.storage` |
     /// | `--backend heap` or `rocksdb` | `state.backend.type` |
     /// | `--from PATH`, `--from-savepoint PATH` | `execution.state-recovery.path` |
+    /// | `--claim-mode NO_CLAIM` or `CLAIM` | `execution.state-recovery.claim-mode` |
+    /// | `--from-checkpoint N` | `stillstream.checkpoint.fall-back-to` |
     /// | `--allow-non-restored-state` | `execution.state-recovery.ignore-unclaimed-state` |
     /// | `--start-fresh` | `stillstream.checkpoint.start-fresh` |
+    ///
+    /// The first argument may be `run`, which changes nothing, or `plan`: then [`execute`](Self::execute) prints the operators with
+    /// their ids and states, with `--json` as a plan file for `stillstream restore-plan`, and ends the program without running it.
     ///
     /// `--name=value` is the same as `--name value`. All after `--` is the program's. An argument that is almost one of these
     /// (`--paralelism`, `--checkpoint_dir`) is an error that names the one that was meant. `--help` is left to the program
@@ -245,7 +265,7 @@ impl StreamExecutionEnvironment {
     }
 
     fn from_reading(reading: Reading, folder: Option<String>) -> Result<Found> {
-        let Reading { pairs, mut files, rest, mut mistakes, .. } = reading;
+        let Reading { pairs, mut files, rest, mut mistakes, mode, .. } = reading;
         if files.is_empty() {
             files.extend(folder);
         }
@@ -264,7 +284,7 @@ impl StreamExecutionEnvironment {
             Err(errors) => mistakes.extend(errors.iter().map(ToString::to_string)),
         }
         match mistakes.as_slice() {
-            [] => Ok(Found { env: Self::from_configuration(config), rest }),
+            [] => Ok(Found { env: Self { mode, ..Self::from_configuration(config) }, rest }),
             [one] => Err(Error::new(ErrorKind::Configuration, one.clone())),
             many => Err(Error::new(
                 ErrorKind::Configuration,
@@ -324,6 +344,23 @@ mod tests {
         assert_eq!(config.get(o::STATE_BACKEND).as_str(), "rocksdb");
         assert_eq!(config.get(o::SINK_COMMITTER_RETRIES), 1);
         assert_eq!(read(&["--from-savepoint", "/t"]).0.get(o::RECOVERY_PATH).as_deref(), Some("/t"));
+    }
+
+    #[test]
+    fn a_subcommand_is_taken_where_it_stands_first_and_left_to_the_program_elsewhere() {
+        let mode = |arguments: &[&str]| {
+            let (env, rest) = StreamExecutionEnvironment::from_arguments(arguments.iter().copied()).unwrap();
+            (env.mode, rest)
+        };
+        assert_eq!(mode(&["run", "in.csv"]), (Mode::Run, vec!["in.csv".to_string()]));
+        assert_eq!(mode(&["plan", "--parallelism", "2"]), (Mode::Plan { json: false }, Vec::new()));
+        assert_eq!(
+            mode(&["plan", "in.csv", "--json"]),
+            (Mode::Plan { json: true }, vec!["in.csv".to_string()])
+        );
+        assert_eq!(mode(&["in.csv", "plan"]), (Mode::Run, ["in.csv", "plan"].map(String::from).to_vec()));
+        assert_eq!(mode(&["--", "plan"]), (Mode::Run, vec!["plan".to_string()]));
+        assert_eq!(mode(&["--json"]), (Mode::Run, vec!["--json".to_string()]), "it belongs to `plan` alone");
     }
 
     #[test]
@@ -408,9 +445,14 @@ mod tests {
         }
         assert!(!Reading::read(["--".to_string(), "--help".to_string()].into_iter(), &[]).help);
         let help = StreamExecutionEnvironment::help("words", &[("--year N", "the year")]);
-        for part in
-            ["words [ARGUMENTS]", "--year N", "the year", "-D KEY=VALUE", "--start-fresh", "STILLSTREAM_LOG"]
-        {
+        for part in [
+            "words [run | plan] [ARGUMENTS]",
+            "--year N",
+            "the year",
+            "-D KEY=VALUE",
+            "--start-fresh",
+            "STILLSTREAM_LOG",
+        ] {
             assert!(help.contains(part), "{part} in: {help}");
         }
         for flag in flags::ALL {

@@ -111,6 +111,20 @@ pub(super) const ALL: &[Flag] = &[
         o::RECOVERY_IGNORE_UNCLAIMED_STATE,
         "leaves state behind that no operator of the program claims",
     ),
+    named(
+        "--claim-mode",
+        o::RECOVERY_CLAIM_MODE,
+        &[("NO_CLAIM", "NO_CLAIM"), ("CLAIM", "CLAIM"), ("LEGACY", "LEGACY")],
+        "CLAIM",
+        "NO_CLAIM (the snapshot of --from stays yours) or CLAIM (the job deletes it when it no longer needs it)",
+    ),
+    key(
+        "--from-checkpoint",
+        o::FALL_BACK_TO,
+        "N",
+        "17",
+        "goes on from this older checkpoint of the job; output committed after it may appear twice",
+    ),
     switch("--start-fresh", o::START_FRESH, "starts empty although the job has checkpoints"),
     Flag {
         name: "--config",
@@ -165,7 +179,15 @@ fn lines<'a>(rows: impl Iterator<Item = (String, &'a str)>) -> String {
 
 /// What `--help` prints.
 pub(super) fn help(program: &str, own: &[Own<'_>]) -> String {
-    let mut text = format!("Usage: {program} [ARGUMENTS]\n");
+    let mut text = format!("Usage: {program} [run | plan] [ARGUMENTS]\n\n");
+    text += &lines(
+        [
+            ("run", "runs the job; the same as neither"),
+            ("plan [--json]", "prints the operators with their ids and states, and runs nothing"),
+        ]
+        .into_iter()
+        .map(|(what, meaning)| (what.to_string(), meaning)),
+    );
     if !own.is_empty() {
         text += "\nArguments of this program:\n";
         text += &lines(own.iter().map(|own| (own.usage.to_string(), own.meaning)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stillstream_types::config::{
     ByteSize, CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers,
-    ProgressMode, StateBackendType, options as o,
+    ProgressMode, RecoveryClaimMode, StateBackendType, options as o,
 };
 
 use super::StreamExecutionEnvironment;
@@ -153,6 +153,19 @@ impl StreamExecutionEnvironment {
         self
     }
 
+    /// Who owns the snapshot of [`restore_from`](Self::restore_from). Key `execution.state-recovery.claim-mode`.
+    pub fn set_claim_mode(&mut self, mode: RecoveryClaimMode) -> &mut Self {
+        self.config.set(o::RECOVERY_CLAIM_MODE, mode);
+        self
+    }
+
+    /// Goes on from an older checkpoint of the job, although it has newer ones: output that was committed after it may appear
+    /// twice. Key `stillstream.checkpoint.fall-back-to`.
+    pub fn fall_back_to(&mut self, checkpoint: u64) -> &mut Self {
+        self.config.set(o::FALL_BACK_TO, i64::try_from(checkpoint).unwrap_or(i64::MAX));
+        self
+    }
+
     /// Lets state go that is in the checkpoint and that no operator of the program has any more.
     ///
     /// Key `execution.state-recovery.ignore-unclaimed-state`.
@@ -244,6 +257,16 @@ impl StreamExecutionEnvironment {
     /// Gives every operator a task of its own. Key `pipeline.operator-chaining.enabled`.
     pub fn disable_operator_chaining(&mut self) -> &mut Self {
         self.config.set(o::OPERATOR_CHAINING, false);
+        self
+    }
+
+    /// Lets jobs of this process be watched and driven by REST, on a loopback address: `stillstream list`, `stop`, `cancel` and the
+    /// like find them there. [`JobClient::rest_address`](crate::JobClient::rest_address) and the log say where. Default: if the
+    /// program reads its arguments by [`from_args`](Self::from_args), or a `rest.` key is set.
+    ///
+    /// Key `stillstream.rest.enabled`; `rest.bind-port` and `rest.bind-address` say where it listens.
+    pub fn set_rest(&mut self, enabled: bool) -> &mut Self {
+        self.config.set(o::REST_ENABLED, enabled);
         self
     }
 

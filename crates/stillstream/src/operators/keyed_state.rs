@@ -1,8 +1,11 @@
 //! The state of one parallel instance of a keyed operator: restored when it is opened, frozen at each barrier.
 
+use std::fmt;
+
 use stillstream_runtime::backends::KeyedStateBackend;
 use stillstream_runtime::{AsyncSnapshot, OpenContext};
 use stillstream_state::{BackendFactory, Key, KeyedBackend, OperatorStateBackend, StateClock, StateError};
+use stillstream_types::streams::CountedReads;
 use stillstream_types::{CheckpointId, KeyedSnapshot, OperatorSubtaskState, Result, SnapshotForm};
 
 /// The keyed backend for this subtask, with what was restored.
@@ -15,12 +18,34 @@ pub(crate) fn open_keyed<K: Key>(context: &OpenContext) -> Result<KeyedStateBack
         factory.create::<K>(context.key_groups, context.key_group_range()).map_err(StateError::into_error)?;
     let clock = context.clock.clone();
     backend.set_clock(StateClock::new(move || clock.now_ms()));
-    if let Some(restored) = &context.restored {
-        backend
-            .restore_snapshot(&restored.keyed_snapshot(), &*context.store)
-            .map_err(StateError::into_error)?;
+    if let Some(snapshot) = context.restored.as_ref().map(OperatorSubtaskState::keyed_snapshot)
+        && !snapshot.is_empty()
+    {
+        let store = CountedReads::new(&*context.store);
+        backend.restore_snapshot(&snapshot, &store).map_err(StateError::into_error)?;
+        tracing::debug!(
+            "`{}` subtask {} restored {} of {} for key groups {}",
+            context.name,
+            context.subtask,
+            Bytes(store.bytes()),
+            Bytes(snapshot.len()),
+            context.key_group_range(),
+        );
     }
     Ok(backend)
+}
+
+/// A number of bytes as one reads it.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..10_000 => write!(f, "{} B", self.0),
+            10_000..10_000_000 => write!(f, "{} kB", self.0 / 1_000),
+            _ => write!(f, "{} MB", self.0 / 1_000_000),
+        }
+    }
 }
 
 /// The operator state for this subtask, with what was restored.

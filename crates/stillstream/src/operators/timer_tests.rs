@@ -189,10 +189,10 @@ fn timers_are_one_for_each_time_deletable_and_fire_in_order_by_their_own_clock()
         driver.order(1, What::Delete, 15);
         driver.order(2, What::Delete, 20);
         assert_eq!(driver.watermark(at(20)), [(1, 10, true), (1, 20, true)]);
-        assert_eq!(driver.clock(9), []);
+        assert!(driver.clock(9).is_empty());
         assert_eq!(driver.clock(1), [(1, 10, false)]);
         assert_eq!(driver.clock(100), [(1, 20, false), (1, 30, false)]);
-        assert_eq!(driver.watermark(at(29)), []);
+        assert!(driver.watermark(at(29)).is_empty());
     }
 }
 

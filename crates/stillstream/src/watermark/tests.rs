@@ -38,7 +38,7 @@ fn the_watermark_is_the_largest_time_less_the_delay_and_one_and_never_goes_back(
     let mut operator = AssignWatermarks::new(bounded());
     operator.open(&mut OpenContext::for_test("w", 0, 1)).unwrap();
     assert_eq!(process(&mut operator, vec![5, 100, 20]), [at(89)]);
-    assert_eq!(process(&mut operator, vec![50]), []);
+    assert!(process(&mut operator, vec![50]).is_empty());
     assert_eq!(process(&mut operator, vec![101]), [at(90)]);
 }
 
@@ -48,7 +48,7 @@ fn only_the_end_of_the_input_passes_from_upstream() {
     operator.open(&mut OpenContext::for_test("w", 0, 1)).unwrap();
     let mut out = Output::default();
     operator.watermark(at(7), &mut out).unwrap();
-    assert_eq!(out.take_watermarks(), []);
+    assert!(out.take_watermarks().is_empty());
     operator.watermark(Timestamp::MAX, &mut out).unwrap();
     assert_eq!(out.take_watermarks(), [Timestamp::MAX]);
 }
@@ -79,7 +79,7 @@ fn a_restore_takes_its_own_watermark_or_with_another_parallelism_the_least() {
         let mut out = Output::default();
         operator.processing_time(0, &mut out).unwrap();
         assert_eq!(out.take_watermarks(), [at(expected)]);
-        assert_eq!(process(&mut operator, vec![5]), [], "once is enough");
+        assert!(process(&mut operator, vec![5]).is_empty(), "once is enough");
     }
 }
 
@@ -223,7 +223,7 @@ fn with_the_interval_set_the_largest_time_counts_only_then() {
     context.watermark_each_batch = false;
     let mut operator = AssignWatermarks::new(bounded());
     operator.open(&mut context).unwrap();
-    assert_eq!(process(&mut operator, vec![100, 300]), []);
+    assert!(process(&mut operator, vec![100, 300]).is_empty());
     let mut out = Output::default();
     operator.processing_time(200, &mut out).unwrap();
     assert_eq!(out.take_watermarks(), [at(289)]);

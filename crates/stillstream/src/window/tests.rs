@@ -330,7 +330,7 @@ fn a_large_window_fires_in_slices_and_passes_the_watermark_on_only_after_the_las
             if !more {
                 break;
             }
-            assert_eq!(out.take_watermarks(), []);
+            assert!(out.take_watermarks().is_empty());
         }
         assert_eq!(total, keys.len());
         assert_eq!(out.take_watermarks(), [Timestamp::from_millis(50)]);

@@ -50,7 +50,7 @@ fn counts(
         .aggregate_with(Count, |name, window, n| (name.clone(), window.start.as_millis(), n));
     let (late, counts) = (counts.side_output(&LATE).collect(), counts.collect());
     env.execute("windows")?;
-    assert_eq!(late.items(), []);
+    assert!(late.items().is_empty());
     Ok(counts.sorted())
 }
 

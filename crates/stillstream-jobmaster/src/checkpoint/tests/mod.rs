@@ -298,5 +298,6 @@ fn record(outcome: JobOutcome, generation: u64, last: u64, completed: &[u64]) ->
         completed: completed.iter().map(|id| reference(*id)).collect(),
         retained: Vec::new(),
         ended: None,
+        began: None,
     }
 }

@@ -27,6 +27,14 @@ impl Manager {
         let mut board = self.shared.board.lock();
         board.status = Some(status);
         board.restarts = restarts;
+        board.status_times.clone_from(&self.state.status_times);
+        board.in_progress = match statistics.counts.in_progress {
+            0 => Vec::new(),
+            _ => self.engine.in_progress(),
+        };
+        board.kept = self.engine.completed().iter().map(|checkpoint| checkpoint.id).collect();
+        board.restored.clone_from(&self.state.restored);
+        board.exceptions = self.engine.exceptions().cloned().collect();
         board.statistics = statistics.clone();
         board.metrics = metrics;
         self.shared.changed.notify_all();
@@ -93,11 +101,17 @@ impl Manager {
         let statistics = self.engine.statistics();
         let mut board = self.shared.board.lock();
         board.status = Some(self.engine.status());
+        board.status_times = self.state.status_times;
+        board.in_progress.clear();
+        board.exceptions = self.engine.exceptions().cloned().collect();
+        board.kept = self.engine.completed().iter().map(|checkpoint| checkpoint.id).collect();
         board.statistics = statistics.clone();
         board.metrics = metrics;
         board.result = Some(ended.map(|()| result));
-        board.ended = true;
         drop(board);
+        // with the end the process may end: whoever has still to say what became of the job does so first
+        self.shared.await_holds(&*self.clock);
+        self.shared.board.lock().ended = true;
         self.shared.changed.notify_all();
     }
 }

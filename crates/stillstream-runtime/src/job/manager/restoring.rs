@@ -3,7 +3,7 @@
 use stillstream_jobmaster::{
     AttemptSpec, JobEvent, OperatorInfo, RestoreFrom, RestoredState, TaskInfo, plan_restore,
 };
-use stillstream_types::{Generation, SubtaskId, SubtaskIndex};
+use stillstream_types::{Generation, SubtaskId, SubtaskIndex, Timestamp};
 
 use super::*;
 
@@ -42,7 +42,7 @@ pub(crate) fn tasks(physical: &PhysicalPlan) -> Vec<TaskInfo> {
 impl Manager {
     pub(super) fn read_snapshot(&mut self, generation: Generation, from: RestoreFrom) {
         let (home, operators) = (self.home.clone(), operators(&self.physical));
-        let (allow, neighbours) = (self.settings.allow_non_restored_state, self.state.neighbours.clone());
+        let neighbours = self.state.neighbours.clone();
         self.io.run(move || {
             let read = || -> Result<Option<RestoredState>> {
                 let (metadata, location) = match from {
@@ -55,8 +55,8 @@ impl Manager {
                     }
                 };
                 let kind = |error| Error::wrap(ErrorKind::Configuration, error);
-                let plan = plan_restore(&metadata, &operators, allow).map_err(kind)?;
-                plan.dropped.iter().for_each(|line| tracing::warn!("{line}"));
+                // what is left behind was refused or allowed before the job was started
+                let plan = plan_restore(&metadata, &operators, true).map_err(kind)?;
                 let of = |states: Vec<_>| (0..).map(SubtaskIndex).zip(states).collect();
                 let operators = plan.operators.into_iter().map(|(id, states)| (id, of(states))).collect();
                 Ok(Some(RestoredState { checkpoint: metadata.id, location, operators }))
@@ -67,6 +67,12 @@ impl Manager {
 
     pub(super) fn deploy(&mut self, spec: AttemptSpec) -> Option<JobEvent> {
         self.say_start(spec.restored.as_deref());
+        let at = Timestamp::from_millis(self.clock.now_ms());
+        self.state.restored = spec.restored.as_deref().map(|restored| RestoredFrom {
+            checkpoint: restored.checkpoint,
+            location: restored.location.clone(),
+            at,
+        });
         self.shared.event_times.lock().clear();
         let generation = spec.generation;
         self.fleet.start(spec).err().map(|error| JobEvent::NotDeployed { generation, error })

@@ -86,6 +86,7 @@ impl Manager {
         if let Some(interval) = self.settings.checkpoint.interval {
             text += &format!(", a checkpoint every {}", time(interval));
         }
+        text += &format!("; job id {}", self.info.id);
         self.write(Level::Info, &text);
     }
 

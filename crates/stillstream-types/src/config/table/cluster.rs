@@ -4,7 +4,8 @@ use super::super::choice::StateBackendType;
 use super::super::value::Kind;
 use super::{Row, option};
 
-const REST: &str = "there is no REST interface in this release: leave it out";
+const PAGE: &str = "there is no web page in this release: leave it out";
+const FRESH: &str = "statistics are never older than a second: leave it out";
 const SCHEDULER: &str = "the parallelism is the one that the job asks for: leave it out";
 
 pub(super) const ROWS: &[Row] = &[
@@ -198,32 +199,51 @@ pub(super) const ROWS: &[Row] = &[
         "rest.port",
         Kind::Integer,
         "8081",
-        "port of the REST interface",
+        "port of the REST interface, where `rest.bind-port` is not set; 0: any. If neither is set and 8081 is taken, the next free \
+         one of the hundred after it",
     )
     .older(&["web.port"])
-    .within(0.0, 65_535.0)
-    .no_effect(REST),
+    .within(0.0, 65_535.0),
+    option(
+        "rest.bind-port",
+        Kind::Text,
+        "",
+        "port of the REST interface, such as `8081`, or a range, such as `50100-50200`, of which the first free one is taken; 0: any",
+    ),
+    option(
+        "rest.bind-address",
+        Kind::Text,
+        "localhost",
+        "address that the REST interface listens at: `localhost` or an IP address; any but a loopback address needs \
+         `stillstream.rest.token`",
+    ),
+    option(
+        "rest.address",
+        Kind::Text,
+        "",
+        "name under which the REST interface is reached beside those of this machine; requests without a token may name it as \
+         their host",
+    ),
     option(
         "rest.async.store-duration",
         Kind::Duration,
         "5 min",
-        "how long a finished async operation (savepoint, rescale) can be asked for",
-    )
-    .no_effect(REST),
+        "how long a finished async operation (checkpoint, savepoint, stop, disposal) can be asked for",
+    ),
     option(
         "rest.cache.checkpoint-statistics.size",
         Kind::Integer,
         "1000",
         "checkpoints whose statistics are cached",
     )
-    .no_effect(REST),
+    .no_effect(FRESH),
     option(
         "rest.cache.checkpoint-statistics.timeout",
         Kind::Duration,
         "3 s",
         "age at which cached statistics are read anew",
     )
-    .no_effect(REST),
+    .no_effect(FRESH),
     option(
         "web.checkpoints.history",
         Kind::Integer,
@@ -231,28 +251,28 @@ pub(super) const ROWS: &[Row] = &[
         "checkpoints in the UI history",
     )
     .older(&["jobmanager.web.checkpoints.history"])
-    .no_effect(REST),
+    .no_effect(PAGE),
     option(
         "web.exception-history-size",
         Kind::Integer,
         "16",
         "failures kept for the exception history",
     )
-    .no_effect(REST),
+    .no_effect(PAGE),
     option(
         "web.cancel.enable",
         Kind::Boolean,
         "true",
         "the web page may cancel jobs",
     )
-    .no_effect(REST),
+    .no_effect(PAGE),
     option(
         "web.rescale.enable",
         Kind::Boolean,
         "true",
         "the web page may change the parallelism",
     )
-    .no_effect(REST),
+    .no_effect(PAGE),
     option(
         "cluster.io-pool.size",
         Kind::Integer,

@@ -6,6 +6,13 @@ use super::{Row, option};
 
 pub(super) const ROWS: &[Row] = &[
     option(
+        "stillstream.checkpoint.fall-back-to",
+        Kind::Long,
+        "-1",
+        "the number of an older checkpoint of the job, from which it goes on although it has newer ones; output that was \
+         committed after it may appear twice; -1: the newest",
+    ),
+    option(
         "stillstream.checkpoint.start-fresh",
         Kind::Boolean,
         "false",
@@ -44,6 +51,26 @@ pub(super) const ROWS: &[Row] = &[
         Kind::Choice(ProgressMode::NAMES),
         "auto",
         "when a running job shows its progress on the terminal: auto, always, never",
+    ),
+    option(
+        "stillstream.rest.enabled",
+        Kind::Boolean,
+        "",
+        "whether the job can be watched and driven by REST; not set: if it was started with arguments (`from_args`), or a `rest.` key \
+         is set",
+    ),
+    option(
+        "stillstream.rest.token",
+        Kind::Text,
+        "",
+        "what every REST request has to show (`Authorization: Bearer ..`); needed for any `rest.bind-address` but a loopback one. \
+         Better in a file, or in the variable STILLSTREAM_REST_TOKEN",
+    ),
+    option(
+        "stillstream.rest.token-file",
+        Kind::Text,
+        "",
+        "file whose first line is the token",
     ),
     option(
         "stillstream.signals",

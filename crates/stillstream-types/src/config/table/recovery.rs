@@ -17,10 +17,16 @@ pub(super) const RECOVERY: &[Row] = &[
         "execution.state-recovery.claim-mode",
         Kind::Choice(RecoveryClaimMode::NAMES),
         "NO_CLAIM",
-        "NO_CLAIM, CLAIM, LEGACY",
+        "who owns the snapshot that `execution.state-recovery.path` names: NO_CLAIM (it stays the person's, and the job does not \
+         need it after its first checkpoint), CLAIM (it becomes the job's, which deletes it once it has as many checkpoints as it \
+         keeps)",
     )
     .older(&["execution.savepoint-restore-mode"])
-    .no_effect("the snapshot is left alone and is never deleted by the job: leave it out"),
+    .refuse(
+        &["LEGACY"],
+        "nobody would own the snapshot: NO_CLAIM leaves it alone and needs it no longer than to the first checkpoint, CLAIM \
+         takes it over",
+    ),
     option(
         "execution.state-recovery.from-local",
         Kind::Boolean,

@@ -18,7 +18,7 @@ fn a_window_that_was_purged_is_not_made_again_after_a_restore() {
         by_hand.restart(parallelism);
         let (fired, _) = by_hand.records(&[(1, 5, 4)]);
         assert_eq!((fired, by_hand.late_count()), (vec![], 1));
-        assert_eq!(by_hand.watermark(20, |_| true), [], "the sources begin again further back");
+        assert!(by_hand.watermark(20, |_| true).is_empty(), "the sources begin again further back");
         by_hand.restart(2);
         by_hand.records(&[(1, 5, 4)]);
         assert_eq!(by_hand.late_count(), 2, "a second restart forgets nothing");

@@ -97,7 +97,7 @@ fn run(kind: Kind, restart: Option<(usize, u32)>) -> Outcome {
             match emission {
                 Emission::Batch(records) => {
                     let (fired, _) = windows.records(&records.take::<Record>().unwrap().values);
-                    assert_eq!(fired, []);
+                    assert!(fired.is_empty());
                 }
                 Emission::Watermark(watermark) => {
                     splits[index].watermark = watermark.as_millis();

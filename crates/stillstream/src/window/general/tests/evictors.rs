@@ -24,7 +24,11 @@ fn a_count_evictor_keeps_the_last_ones_before_the_function_or_after_it() {
     assert_eq!(seen(CountEvictor::of(2), &records), [vec![1], vec![1, 2], vec![2, 3], vec![3, 4]]);
     let after = seen(CountEvictor::of(2).evict_after(), &records);
     assert_eq!(after, [vec![1], vec![1, 2], vec![1, 2, 3], vec![2, 3, 4]]);
-    assert_eq!(seen(CountEvictor::of(0), &records[..1]), [vec![]], "the function is called all the same");
+    assert_eq!(
+        seen(CountEvictor::of(0), &records[..1]),
+        [Vec::<u64>::new()],
+        "the function is called all the same"
+    );
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn a_window_is_forgotten_at_its_last_moment_and_the_lateness() {
     feed(&mut driver, [(4, 3)]);
     assert_eq!(driver.output(), [(0, 5, 2, 2)], "late, but not too late");
     driver.watermark(at(13)).unwrap();
-    assert_eq!(driver.side(&GONE).unwrap(), []);
+    assert!(driver.side(&GONE).unwrap().is_empty());
     driver.watermark(at(14)).unwrap();
     assert_eq!(driver.side(&GONE).unwrap(), [0]);
     feed(&mut driver, [(8, 3)]);
@@ -71,7 +71,7 @@ fn a_window_is_forgotten_at_its_last_moment_and_the_lateness() {
     driver.end_input().unwrap();
     assert_eq!(driver.output(), [(10, 2, 1, 3)], "state per window is the window's, state per key goes on");
     assert_eq!(driver.side(&GONE).unwrap(), [10]);
-    assert_eq!(driver.side(&EARLY).unwrap(), []);
+    assert!(driver.side(&EARLY).unwrap().is_empty());
 }
 
 #[test]

@@ -20,13 +20,13 @@ fn tumbling_windows_of_processing_time_end_by_the_clock() {
     let mut driver = sums(Tumbling::of(millis(10)).processing_time());
     by_clock(&mut driver, &[(1, 2), (2, 3)]);
     driver.advance_clock(millis(3)).unwrap();
-    assert_eq!(values(&mut driver), []);
+    assert!(values(&mut driver).is_empty());
     driver.advance_clock(millis(1)).unwrap();
     assert_eq!(driver.timed_output(), [(record(3), Some(at(9)))]);
     by_clock(&mut driver, &[(4, 1)]);
     driver.end_input().unwrap();
     driver.advance_clock(millis(100)).unwrap();
-    assert_eq!(values(&mut driver), [], "the end of the input is no moment of the clock");
+    assert!(values(&mut driver).is_empty(), "the end of the input is no moment of the clock");
 }
 
 #[test]
@@ -91,5 +91,5 @@ fn a_continuous_trigger_of_processing_time_goes_on_where_the_window_lies_in_the_
     assert_eq!(values(&mut driver), [1], "one firing stands for those that were missed");
     driver.watermark(at(99)).unwrap();
     driver.advance_clock(seconds(1)).unwrap();
-    assert_eq!(values(&mut driver), [], "the window is gone, and its timer too");
+    assert!(values(&mut driver).is_empty(), "the window is gone, and its timer too");
 }

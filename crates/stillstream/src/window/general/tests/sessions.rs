@@ -10,12 +10,12 @@ fn a_count_goes_on_in_the_window_that_several_have_merged_into() {
         windows.trigger(CountTrigger::of(3)).reduce(add)
     });
     feed(&mut driver, [(1, 0), (2, 20)]);
-    assert_eq!(values(&mut driver), []);
+    assert!(values(&mut driver).is_empty());
     // one and one, and the record that merges them
     feed(&mut driver, [(4, 10)]);
     assert_eq!(driver.timed_output(), [(record(7), Some(at(29)))]);
     feed(&mut driver, [(8, 12), (16, 14)]);
-    assert_eq!(values(&mut driver), [], "the count began again");
+    assert!(values(&mut driver).is_empty(), "the count began again");
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn a_merged_window_fires_at_its_own_end_and_not_at_those_of_its_parts() {
     });
     feed(&mut driver, [(1, 0), (2, 15), (4, 7)]);
     driver.watermark(at(23)).unwrap();
-    assert_eq!(values(&mut driver), []);
+    assert!(values(&mut driver).is_empty());
     driver.watermark(at(24)).unwrap();
     assert_eq!(values(&mut driver), [7]);
 }
@@ -46,7 +46,7 @@ fn a_continuous_trigger_keeps_the_earliest_of_the_timers_that_merge() {
     driver.watermark(at(259)).unwrap();
     assert_eq!(values(&mut driver), [7, 7, 7, 7], "150, 200, 250 and the end");
     driver.end_input().unwrap();
-    assert_eq!(values(&mut driver), []);
+    assert!(values(&mut driver).is_empty());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn each_record_of_a_dynamic_session_says_how_long_it_is_open() {
     feed(&mut driver, [(5, 0), (3, 10)]);
     feed(&mut driver, [(100, 0), (1, 50)]);
     driver.watermark(at(98)).unwrap();
-    assert_eq!(values(&mut driver), []);
+    assert!(values(&mut driver).is_empty());
     driver.watermark(at(99)).unwrap();
     assert_eq!(values(&mut driver), [109]);
 }
