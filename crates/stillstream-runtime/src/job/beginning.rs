@@ -278,6 +278,10 @@ impl Beginning {
                 (kept, [std::mem::take(&mut record.retained), newer].concat());
             if !record.completed.contains(to) {
                 record.completed.push(to.clone());
+                // it was kept for a person, who keeps it when the job does not need it any more
+                if !record.retained.contains(to) {
+                    record.retained.push(to.clone());
+                }
             }
             (record.outcome, record.ended) = (JobOutcome::Running, None);
         }

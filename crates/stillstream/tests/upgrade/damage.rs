@@ -7,11 +7,18 @@ use stillstream::prelude::*;
 
 use crate::program::*;
 
-fn start(place: &Place, from: &Path) -> Result<()> {
+fn next(place: &Place, from: &Path) -> StreamExecutionEnvironment {
     let mut env = place.env();
     env.restore_from(from.to_str().unwrap());
     count(numbers(&env), "count", &Arc::default());
-    starts(&env, "second")
+    env
+}
+
+/// Starts a job that must end by itself, since its state cannot be read.
+fn start(place: &Place, from: &Path) -> Result<()> {
+    let job = next(place, from).execute_async("second")?;
+    assert!(job.wait_until(LONG, |job| job.status().is_terminal()), "it runs on: {:?}", job.status());
+    job.wait().map(drop)
 }
 
 /// Damages `file`, has the job start, and mends it.
@@ -51,5 +58,5 @@ fn a_file_that_is_missing_cut_short_or_altered_is_named_and_the_job_starts_once_
         assert!(error.is_fatal() && error.to_string().contains(&name), "without {name}: {error}");
         std::fs::rename(&away, &file).unwrap();
     }
-    start(&place, &from).unwrap();
+    starts(&next(&place, &from), "second").unwrap();
 }

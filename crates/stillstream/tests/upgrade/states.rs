@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use stillstream::prelude::*;
+use stillstream::state::Key;
 
 use crate::program::*;
 
@@ -143,7 +144,7 @@ fn state_that_nobody_claims_is_an_error_with_its_bytes_or_goes_where_that_is_all
     has(&refused(&next(false).0, "second"), &["`count` (", "uid \"gone\"", " bytes)", "--allow-non-restored-state"]);
     let (env, largest) = next(true);
     let job = env.execute_async("second").unwrap();
-    assert!(job.wait_until(LONG, |job| job.metrics().records_in > 100));
+    reads(&job, 100);
     job.trigger_checkpoint().unwrap();
     drop(job);
     assert!(largest.load(SeqCst) > 80);
