@@ -26,7 +26,7 @@ say "The results of a run that nobody disturbs"
 "$BIN/flights" "${settings[@]}" --out "$out/undisturbed" --checkpoint-dir "$out/undisturbed/checkpoints" --pace 0s
 
 say "The first version runs, on two subtasks with state in memory"
-"$BIN/flights" "${settings[@]}" --out "$out/run" --checkpoint-dir "$out/checkpoints" --parallelism 2 --pace 20s &
+"$BIN/flights" "${settings[@]}" --out "$out/run" --checkpoint-dir "$out/checkpoints" --parallelism 2 --pace 8s &
 job=$!
 trap 'kill "$job" 2>/dev/null || true' EXIT
 until stillstream list --rest "$rest" 2>/dev/null | grep -q RUNNING; do
@@ -35,10 +35,12 @@ until stillstream list --rest "$rest" 2>/dev/null | grep -q RUNNING; do
 done
 
 say "A savepoint while it runs"
+sleep 1
 stillstream savepoint flights "$out/savepoints" --rest "$rest"
+sleep 1
 
 say "The job is stopped with a savepoint"
-savepoint="$(stillstream stop flights "$out/savepoints" --rest "$rest" --json | sed 's/.*"location": *"\([^"]*\)".*/\1/')"
+savepoint="$(stillstream stop flights "$out/savepoints" --rest "$rest")"
 wait "$job"
 trap - EXIT
 stillstream verify "$savepoint"

@@ -12,6 +12,14 @@ pub(crate) fn root() -> PathBuf {
     here.parent().map(PathBuf::from).unwrap_or(here)
 }
 
+/// Where cargo puts what it builds. This program was started from there.
+pub(crate) fn target() -> PathBuf {
+    let own = std::env::current_exe().ok();
+    // <target>/debug/xtask
+    let folder = own.as_ref().and_then(|program| program.parent()?.parent());
+    folder.map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// A cargo command at the root, without standard input.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -1,8 +1,9 @@
 //! What must hold before a change is merged.
 
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::cargo::{cargo, has, root, succeeds, watched};
+use crate::cargo::{cargo, has, root, succeeds, target, watched};
 use crate::failures::{self, Failure};
 use crate::{instructions, rules};
 
@@ -48,6 +49,8 @@ pub(crate) fn verify() -> bool {
     step("tests", &|| {
         passed(&["test", "--workspace", "--all-targets", "--all-features", "--locked", "--no-fail-fast"])
     });
+    // with the programs that the tests were built with
+    step("upgrade", &|| outcome(watched(upgrade())));
     // the main job needs neither RocksDB nor what that needs
     step("without RocksDB", &|| passed(&["check", "--package", "flights", "--locked"]));
     step("instructions", &|| checked(instructions::run(false)));
@@ -112,6 +115,13 @@ pub(crate) fn fix() -> bool {
     let clippy =
         ["clippy", "--fix", "--workspace", "--all-targets", "--allow-dirty", "--allow-staged", "--locked"];
     succeeds(cargo(&clippy)) & succeeds(cargo(&["fmt", "--all"]))
+}
+
+/// The script of the README that upgrades a job while its input goes on.
+fn upgrade() -> Command {
+    let mut command = Command::new(root().join("examples/flights/upgrade.sh"));
+    command.arg(target().join("upgrade")).env("BIN", target().join("debug")).stdin(Stdio::null());
+    command
 }
 
 fn passed(args: &[&str]) -> Outcome {

@@ -17,9 +17,10 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// The jobs that run, as their REST interface says; or those of a checkpoint directory: name, outcome, newest
-    /// checkpoint.
+    /// checkpoint. Of a directory of savepoints, those.
     List {
-        /// The checkpoint directory (`--checkpoint-dir` of the jobs). Without it the REST interface is asked.
+        /// The checkpoint directory (`--checkpoint-dir` of the jobs), or one of savepoints. Without it the REST
+        /// interface is asked.
         dir: Option<String>,
         #[command(flatten)]
         server: Server,
@@ -79,7 +80,7 @@ pub(crate) enum Command {
     },
     /// What is in a checkpoint: operators, states, their types and sizes, keys and values.
     Inspect {
-        /// A checkpoint's directory, such as `/data/checkpoints/<job id>/chk-17`.
+        /// A checkpoint's directory, such as `/data/checkpoints/<job id>/chk-17`, or a savepoint's.
         path: String,
         #[command(flatten)]
         look: Look,
@@ -87,7 +88,7 @@ pub(crate) enum Command {
     /// Reads every file that a checkpoint names and compares its checksum. Of a job's directory, all
     /// checkpoints.
     Verify {
-        /// A checkpoint's directory, or a job's.
+        /// A checkpoint's or savepoint's directory, or a job's.
         path: String,
         /// Looks only whether each file is there with its length.
         #[arg(long)]

@@ -1,7 +1,7 @@
 //! `list` and `checkpoints`: what the registers say.
 
 use serde_json::{Value, json};
-use stillstream_storage::{JobStorage, StorageError};
+use stillstream_storage::{JobStorage, RetainedCheckpoint, StorageError, StorageOptions};
 use stillstream_types::{CheckpointKind, CompletedRef, Error, ErrorKind, JobOutcome, OperatorState};
 use tokio::runtime::Handle;
 
@@ -69,10 +69,40 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
             }
         }
     }
-    let text = match shown.is_empty() {
+    let mut text = match shown.is_empty() {
         true => format!("no job has a checkpoint in `{dir}`\n"),
         false => table(&rows),
     };
+    let mut rows = vec![row(&["savepoint", "of job", "triggered (UTC)", "operators", "state", "path"])];
+    for path in places::savepoints(dir)? {
+        let path = path.display().to_string();
+        match RetainedCheckpoint::open(&path, &StorageOptions::default()) {
+            Ok(found) if found.metadata().kind != CheckpointKind::Savepoint => {}
+            Ok(found) => {
+                let metadata = found.metadata();
+                rows.push(vec![
+                    metadata.id.to_string(),
+                    metadata.job_name.clone(),
+                    moment(metadata.triggered_at_ms),
+                    metadata.operators.len().to_string(),
+                    bytes(metadata.state_len()),
+                    path.clone(),
+                ]);
+                shown.push(json!({
+                    "savepoint": metadata.id.0, "job": metadata.job_name, "id": metadata.job.to_string(),
+                    "triggered_at_ms": metadata.triggered_at_ms, "state_bytes": metadata.state_len(), "path": path,
+                }));
+            }
+            Err(error) => {
+                damaged = true;
+                rows.push(vec!["?".into(), format!("unreadable: {error}")]);
+                shown.push(json!({ "path": path, "error": error.to_string() }));
+            }
+        }
+    }
+    if rows.len() > 1 {
+        text.push_str(&table(&rows));
+    }
     Ok(Answer { text, json: Value::Array(shown), damaged })
 }
 
@@ -89,14 +119,15 @@ pub(crate) fn of(arguments: &JobArguments, handle: &Handle) -> Result<Answer, Er
     let all =
         record.retained.iter().map(|own| (own, true)).chain(record.completed.iter().map(|own| (own, false)));
     for (checkpoint, kept) in all {
-        let path = format!("{}/{}", job.display().trim_end_matches('/'), checkpoint.path);
+        let path = places::directory(&job, checkpoint);
         match describe(&job, checkpoint, kept, &path) {
             Ok((cells, json)) => {
                 rows.push(cells);
                 shown.push(json);
             }
-            // its owner has deleted it
+            // its owner has deleted or moved it
             Err(error) if kept && error.is_not_found() => {}
+            Err(StorageError::BadLocation { .. }) if checkpoint.is_savepoint() => {}
             Err(error) => {
                 damaged = true;
                 rows.push(vec![checkpoint.id.to_string(), format!("unreadable: {error}")]);
@@ -122,9 +153,12 @@ fn describe(
     kept: bool,
     path: &str,
 ) -> Result<(Vec<String>, Value), StorageError> {
-    let metadata = job.read_metadata(&checkpoint.path)?;
+    let metadata = match checkpoint.is_savepoint() {
+        true => RetainedCheckpoint::open(path, &StorageOptions::default())?.metadata().clone(),
+        false => job.read_metadata(&checkpoint.path)?,
+    };
     let size: u64 = metadata.operators.iter().map(OperatorState::bytes).sum();
-    let what = if kept { "retained" } else { kind(metadata.kind) };
+    let what = if kept && !checkpoint.is_savepoint() { "retained" } else { kind(metadata.kind) };
     let cells = vec![
         metadata.id.to_string(),
         what.into(),

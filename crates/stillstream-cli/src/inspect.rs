@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use stillstream_state::snapshot::{SnapshotEntry, for_each_entry, inspect, native_header};
+use stillstream_state::snapshot::{SnapshotEntry, for_each_entry, header_of_incremental, inspect};
 use stillstream_state::{Schema, StateError};
 use stillstream_storage::{RetainedCheckpoint, StorageError, StorageOptions};
 use stillstream_types::streams::SnapshotStore;
@@ -69,7 +69,7 @@ fn contents(
             let size: u64 = handle.files.iter().map(|file| file.stream.len()).sum();
             *contents.native.entry(native::form(handle)).or_default() += size + handle.meta.len();
             let reads = groups || handle.format == IncrementalFormat::HeapChain;
-            for meta in native_header(handle, store)?.states {
+            for meta in header_of_incremental(handle, store)?.states {
                 let state = contents.states.entry(meta.name.clone()).or_default();
                 state.what = meta.to_string();
                 state.uncounted |= !reads;
@@ -215,20 +215,28 @@ fn line(entry: &Value) -> String {
 pub(crate) fn run(path: &str, look: &Look) -> Result<Answer, Error> {
     let opened =
         RetainedCheckpoint::open(path, &StorageOptions::default()).map_err(StorageError::into_error)?;
-    let metadata = opened.metadata();
-    let store = opened.streams();
-    // the directory of a checkpoint that is deleted loses its metadata first
-    let failed = |error: StateError| match RetainedCheckpoint::open(path, &StorageOptions::default()) {
+    look_at(&opened, path, look)
+}
+
+/// The directory of a checkpoint that is deleted loses its metadata first: then an error is about that.
+fn failed(opened: &RetainedCheckpoint, path: &str, error: StateError) -> Error {
+    match RetainedCheckpoint::open(path, &StorageOptions::default()) {
         Ok(_) => error.into_error(),
         Err(_) => {
             let text = format!(
-                "`{}` was deleted while it was looked at: a running job deletes a checkpoint that newer ones have replaced. \
-                 Look at its newest one, or at a savepoint ({error})",
+                "`{}` was deleted while it was looked at: a running job deletes a checkpoint that newer ones have replaced; \
+                 look at its newest one, or at a savepoint ({error})",
                 opened.directory(),
             );
             Error::new(ErrorKind::Storage, text)
         }
-    };
+    }
+}
+
+fn look_at(opened: &RetainedCheckpoint, path: &str, look: &Look) -> Result<Answer, Error> {
+    let metadata = opened.metadata();
+    let store = opened.streams();
+    let failed = |error| failed(opened, path, error);
     let size: u64 = metadata.operators.iter().map(OperatorState::bytes).sum();
     let mut text = format!(
         "{} {} of job `{}` ({})\ntriggered {} UTC by generation {}, {} of state, {}\n",
@@ -327,4 +335,28 @@ pub(crate) fn run(path: &str, look: &Look) -> Result<Answer, Error> {
         "path": opened.directory(), "operators": shown,
     });
     Ok(Answer { text, json, damaged: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_that_is_deleted_under_the_look_is_told_so() {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../stillstream-runtime/tests/golden/savepoint-v1");
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("moved");
+        std::fs::create_dir(&copy).unwrap();
+        for entry in std::fs::read_dir(golden).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+        let path = copy.to_str().unwrap();
+        let look = Look { operator: None, state: None, key: Some("user-1".into()), limit: 20, groups: false };
+        let opened = RetainedCheckpoint::open(path, &StorageOptions::default()).unwrap();
+        assert!(look_at(&opened, path, &look).unwrap().text.contains("value[\"user-1\"]"));
+        std::fs::remove_dir_all(&copy).unwrap();
+        let Err(error) = look_at(&opened, path, &look) else { panic!("it is gone") };
+        assert!(error.to_string().contains("was deleted while it was looked at"), "{error}");
+    }
 }

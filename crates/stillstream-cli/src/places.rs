@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use stillstream_storage::metadata::METADATA_FILE;
 use stillstream_storage::{CheckpointStorage, JobStorage, Location, StorageError, StorageOptions};
-use stillstream_types::{Error, ErrorKind, JobId};
+use stillstream_types::{CompletedRef, Error, ErrorKind, JobId};
 use tokio::runtime::Handle;
 
 use crate::arguments::JobArguments;
@@ -41,6 +42,34 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Vec<JobStorage>, Error>
     ids.sort_by_key(JobId::to_string);
     let storage = open(&path, handle)?;
     Ok(ids.into_iter().map(|id| storage.job(id)).collect())
+}
+
+/// Where a checkpoint or savepoint lies that the job's register names.
+pub(crate) fn directory(job: &JobStorage, named: &CompletedRef) -> String {
+    match named.is_savepoint() {
+        true => named.path.clone(),
+        false => format!("{}/{}", job.display().trim_end_matches('/'), named.path),
+    }
+}
+
+/// The snapshots that lie in a directory by themselves, each in a folder of its own: savepoints, if they are not copies of
+/// checkpoints.
+pub(crate) fn savepoints(dir: &str) -> Result<Vec<PathBuf>, Error> {
+    let path = local(dir)?;
+    let unreadable = |error: std::io::Error| {
+        Error::new(ErrorKind::Storage, format!("cannot list `{}`: {error}", path.display()))
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&path).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?.path();
+        let of_job =
+            entry.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("chk-"));
+        if !of_job && entry.join(METADATA_FILE).is_file() {
+            found.push(entry);
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// The job's name, if its register can be read.

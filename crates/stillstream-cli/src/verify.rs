@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stillstream_storage::{RetainedCheckpoint, StorageError, StorageOptions};
-use stillstream_types::{CheckpointMetadata, Error, StreamHandle};
+use stillstream_types::{CheckpointMetadata, CompletedRef, Error, StreamHandle};
 use tokio::runtime::Handle;
 
 use crate::Answer;
@@ -55,8 +55,12 @@ fn paths(path: &str, handle: &Handle) -> Result<Vec<String>, Error> {
         let loaded = job.load_register().map_err(StorageError::into_error)?;
         let record = loaded.map(|loaded| loaded.record);
         let named = record.iter().flat_map(|record| record.retained.iter().chain(&record.completed));
-        let dir = job.display();
-        paths.extend(named.map(|named| format!("{}/{}", dir.trim_end_matches('/'), named.path)));
+        let owner_has = |named: &&CompletedRef| {
+            // a savepoint may be moved or deleted by whoever asked for it, which is no damage to the job
+            let open = || RetainedCheckpoint::open(&named.path, &StorageOptions::default());
+            !named.is_savepoint() || !matches!(open(), Err(StorageError::BadLocation { .. }))
+        };
+        paths.extend(named.filter(owner_has).map(|named| places::directory(&job, named)));
     }
     Ok(paths)
 }

@@ -14,11 +14,18 @@ struct Left {
 
 /// Counts carriers, with a window beside it, and is cancelled behind a checkpoint.
 fn left() -> Left {
+    left_by(1, |dir, env| {
+        env.set_state_backend(FsStateBackend::new(dir));
+    })
+}
+
+/// The same with another backend, after so many checkpoints.
+fn left_by(checkpoints: u64, choose: impl FnOnce(&str, &mut StreamExecutionEnvironment)) -> Left {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("ck");
     let mut env = StreamExecutionEnvironment::new();
     env.set_parallelism(2).enable_checkpointing(hours(1));
-    env.set_state_backend(FsStateBackend::new(dir.display().to_string()));
+    choose(dir.to_str().unwrap(), &mut env);
     env.set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation);
     let carriers = ["AA", "B6", "DL", "UA"];
     let flights = Generator::unbounded(move |n| (carriers[(n % 4) as usize].to_string(), n as i64));
@@ -42,12 +49,55 @@ fn left() -> Left {
         .discard();
     let job = env.execute_async("carriers").unwrap();
     assert!(job.wait_until(seconds(60), |_| job.metrics().records_in > 2_000));
+    for _ in 0..checkpoints {
+        job.trigger_checkpoint().unwrap();
+    }
+    // a look at the newest checkpoint of the running job
+    let of_job = only(&dir, |name| name.len() == 32);
+    assert_sees_keys(&newest(&of_job), "while the job runs");
     job.trigger_checkpoint().unwrap();
     job.cancel();
     assert!(job.wait().is_err());
-    let job = only(&dir, |name| name.len() == 32);
-    let checkpoint = only(&job, |name| name.starts_with("chk-"));
-    Left { folder, job, checkpoint }
+    let checkpoint = newest(&of_job);
+    Left { folder, job: of_job, checkpoint }
+}
+
+/// The newest checkpoint of a job; an older one may be about to be deleted.
+fn newest(job: &Path) -> PathBuf {
+    let entries = std::fs::read_dir(job).unwrap().map(|entry| entry.unwrap().path());
+    let numbered = entries.filter_map(|path| {
+        let number = path.file_name()?.to_str()?.strip_prefix("chk-")?.parse::<u64>().ok()?;
+        path.join("_metadata").is_file().then_some((number, path))
+    });
+    numbered.max().expect("a completed checkpoint").1
+}
+
+/// Each carrier has been seen often, and in one window.
+fn assert_sees_keys(checkpoint: &Path, when: &str) {
+    let path = checkpoint.to_str().unwrap();
+    let listed = |checkpoint: &Path| {
+        let entries = std::fs::read_dir(checkpoint).unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            (
+                entry.file_name(),
+                entry.metadata().unwrap().len(),
+                entry.metadata().unwrap().modified().unwrap(),
+            )
+        });
+        entries.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = listed(checkpoint);
+    for carrier in ["AA", "B6", "DL", "UA"] {
+        let found = json(&["inspect", path, "--operator", "count", "--key", carrier]);
+        let entries = found["operators"][0]["entries"].as_array().unwrap();
+        let expected = (1, &"seen".into(), &carrier.into());
+        assert_eq!((entries.len(), &entries[0]["state"], &entries[0]["key"]), expected, "{when}");
+        assert!(entries[0]["value"].as_u64().unwrap() > 100, "{when}: {entries:?}");
+        let windows = said(0, &["inspect", path, "--operator", "latest", "--key", carrier]);
+        let window = format!("window-contents[\"{carrier}\"] in 0 = [\"{carrier}\",");
+        assert!(windows.contains(&window), "{when}: {windows}");
+    }
+    assert_eq!(listed(checkpoint), before, "a look changes nothing");
 }
 
 fn only(dir: &Path, is: impl Fn(&str) -> bool) -> PathBuf {
@@ -107,6 +157,89 @@ fn a_person_finds_job_checkpoint_states_and_one_keys_values() {
     assert!(unknown.contains("there is no state `sen`") && unknown.contains("seen"), "{unknown}");
     let unknown = said(2, &["inspect", checkpoint, "--operator", "cuont"]);
     assert!(unknown.contains("`cuont`") && unknown.contains("`count`"), "{unknown}");
+}
+
+#[test]
+fn keys_of_incremental_checkpoints_are_listed_while_the_job_runs_and_afterwards() {
+    let left = left_by(2, |dir, env| {
+        env.set_state_backend(FsStateBackend::new(dir)).set_incremental_checkpoints(true);
+    });
+    assert_sees_keys(&left.checkpoint, "of the heap");
+    let contents = said(0, &["inspect", left.checkpoint.to_str().unwrap()]);
+    assert!(contents.contains("an image and changes after it"), "{contents}");
+    assert!(contents.contains("seen") && contents.contains("value state of `u64`"), "{contents}");
+    let all = json(&["inspect", left.checkpoint.to_str().unwrap(), "--operator", "count"]);
+    assert_eq!(all["operators"][0]["states"][0]["entries"], 4, "{all}");
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn keys_in_rocksdbs_files_are_listed_while_the_job_runs_and_afterwards() {
+    let left = left_by(2, |dir, env| {
+        env.set_state_backend(RocksDbStateBackend::new(dir).incremental(true));
+    });
+    assert_sees_keys(&left.checkpoint, "of RocksDB");
+    let path = left.checkpoint.to_str().unwrap();
+    let contents = said(0, &["inspect", path]);
+    assert!(contents.contains("files of RocksDB") && contents.contains("not counted"), "{contents}");
+    assert!(contents.contains("seen") && contents.contains("value state of `u64`"), "{contents}");
+    let groups = json(&["inspect", path, "--operator", "count", "--groups"]);
+    assert_eq!(groups["operators"][0]["states"][0]["entries"], 4, "{groups}");
+    assert!(said(0, &["verify", path]).contains("whole"));
+}
+
+/// A savepoint of the tree, copied elsewhere: it can be moved.
+fn moved(golden: &str) -> (tempfile::TempDir, PathBuf) {
+    let golden =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../stillstream-runtime/tests/golden").join(golden);
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("moved");
+    std::fs::create_dir(&to).unwrap();
+    for entry in std::fs::read_dir(golden).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+    (folder, to)
+}
+
+#[test]
+fn a_savepoint_is_inspected_and_verified_at_any_place_and_its_damage_is_named() {
+    let savepoints: &[&str] = match cfg!(feature = "rocksdb") {
+        true => &["savepoint-v1", "savepoint-v2-rocksdb"],
+        false => &["savepoint-v1"],
+    };
+    for golden in savepoints {
+        let (_folder, savepoint) = moved(golden);
+        let path = savepoint.to_str().unwrap();
+        let contents = said(0, &["inspect", path]);
+        assert!(contents.starts_with("savepoint 17 of job `golden`"), "{contents}");
+        let listed = said(0, &["list", savepoint.parent().unwrap().to_str().unwrap()]);
+        assert!(
+            listed.contains("golden") && listed.contains("2023-11-14") && listed.contains(path),
+            "{listed}"
+        );
+        let found = json(&["inspect", path, "--operator", "everything", "--key", "user-3", "--limit", "100"]);
+        let entries = found["operators"][0]["entries"].as_array().unwrap();
+        let of =
+            |state: &str| entries.iter().find(|entry| entry["state"] == state).cloned().unwrap_or_default();
+        // five kinds with and without a time to live, a window, two timers
+        assert_eq!(entries.len(), 13, "{golden}: {entries:?}");
+        assert_eq!((&of("sum")["value"], &of("windows")["value"]), (&3.into(), &3.into()), "{entries:?}");
+        assert_eq!(of("expiring-value")["value"]["touched"], "1970-01-01 00:16:40", "{entries:?}");
+        assert_eq!(of("_timer_state/event_timers")["fires"], "1970-01-01 00:00:00", "{entries:?}");
+        assert!(said(0, &["verify", path]).contains("whole"));
+        for entry in std::fs::read_dir(&savepoint).unwrap() {
+            let file = entry.unwrap().path();
+            let whole = std::fs::read(&file).unwrap();
+            let mut damaged = whole.clone();
+            damaged[whole.len() * 2 / 3] ^= 0x20;
+            std::fs::write(&file, damaged).unwrap();
+            let text = said(3, &["verify", path]);
+            let name = file.file_name().unwrap().to_str().unwrap();
+            assert!(text.contains(name) && text.contains("expected") && text.contains("found"), "{text}");
+            std::fs::write(&file, whole).unwrap();
+        }
+    }
 }
 
 #[test]

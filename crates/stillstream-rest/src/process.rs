@@ -47,6 +47,8 @@ impl Door {
     /// Shows a job from now on, also after its end as long as the server goes on. Another run of the same job goes.
     pub fn admit(self, job: &JobClient) {
         PROCESS.jobs.admit(job);
+        // said when it is true: whoever reads it may ask at once
+        tracing::info!(job = %job.name(), "job `{}` ({}) answers by REST at http://{}", job.name(), job.id(), self.address);
     }
 }
 

@@ -114,19 +114,9 @@ impl Lease {
         self.previous.as_ref()
     }
 
-    /// Raises the generation for another attempt by the same process; messages and files of the attempt before are told
-    /// apart by it.
-    ///
-    /// # Errors
-    /// As [`update`](Self::update).
-    pub fn next_generation(&mut self) -> Result<Generation, StorageError> {
-        let next = Generation(self.record.generation.0.saturating_add(1));
-        self.change(next, |_| {})?;
-        Ok(next)
-    }
-
-    /// Changes the record. `change` may be called more than once and gets the current record each time; what it does must
-    /// depend on nothing else. `generation` and `job` are set for it.
+    /// Changes the record, for callers without a coordinator that settles what is not known: each unknown outcome is read
+    /// back, and the change tried again. `change` may be called more than once and gets the current record each time; what it
+    /// does must depend on nothing else. `generation` and `job` are set for it.
     ///
     /// ```
     /// # use stillstream_storage::{CheckpointStorage, StorageOptions, StorageError};
@@ -149,17 +139,56 @@ impl Lease {
     /// have named. Any other: surely not written. After the latter two the lease stays usable.
     pub fn update(
         &mut self,
-        change: impl FnMut(&mut RegisterRecord),
+        mut change: impl FnMut(&mut RegisterRecord),
     ) -> Result<&RegisterRecord, StorageError> {
-        self.change(self.record.generation, change)
+        // what this call may have written already: a later failure is not determinate then
+        let mut attempted: Option<RegisterRecord> = None;
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            if self.unsure {
+                self.reload(attempted.is_some())?;
+                if attempted.as_ref() == Some(&self.record) {
+                    break; // it did happen
+                }
+            }
+            let mut next = self.record.clone();
+            change(&mut next);
+            (next.job, next.generation) = (self.record.job, self.record.generation);
+            match self.write(next.clone()) {
+                Ok(()) => break,
+                Err(error) if error.is_indeterminate() && self.unsure => {
+                    (last, attempted) = (Some(error), Some(next));
+                }
+                Err(error) if attempted.is_some() && !matches!(error, StorageError::Fenced { .. }) => {
+                    return Err(self.unknown(error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match (self.unsure, last) {
+            (true, Some(error)) => Err(error),
+            _ => Ok(&self.record),
+        }
     }
 
-    /// Puts `record` in place of the present one, under the record's own generation, which may be higher than the lease's.
+    /// Puts `next` in place of `expected`, in one try: the generation of `next` may be higher than the lease's.
     ///
     /// # Errors
-    /// As [`update`](Self::update).
-    pub fn replace(&mut self, record: &RegisterRecord) -> Result<&RegisterRecord, StorageError> {
-        self.change(record.generation, |present| *present = record.clone())
+    /// [`StorageError::Fenced`]: another process has the job. An error that
+    /// [is indeterminate](StorageError::is_indeterminate): it may have been written, or the register holds another record than
+    /// `expected`; [`refresh`](Self::refresh) tells which. Any other: surely not written.
+    pub fn compare_and_set(
+        &mut self,
+        expected: &RegisterRecord,
+        next: &RegisterRecord,
+    ) -> Result<(), StorageError> {
+        if self.unsure || self.record != *expected {
+            self.reload(false)?;
+        }
+        if self.record != *expected {
+            return Err(self.unknown("it holds another record than expected"));
+        }
+        self.write(next.clone())
     }
 
     /// Reads the register again: what an indeterminate write left there is this lease's record from now on.
@@ -173,54 +202,31 @@ impl Lease {
         Ok(&self.record)
     }
 
-    fn change(
-        &mut self,
-        generation: Generation,
-        mut change: impl FnMut(&mut RegisterRecord),
-    ) -> Result<&RegisterRecord, StorageError> {
-        // what this call may have written already
-        let mut attempted: Option<RegisterRecord> = None;
-        for _ in 0..ATTEMPTS {
-            if self.unsure {
-                self.reload(attempted.is_some())?;
+    /// One try.
+    fn write(&mut self, next: RegisterRecord) -> Result<(), StorageError> {
+        self.check(&next)?;
+        self.crash_point("before-register")?;
+        match self.register.compare_and_set(Some(&self.version), &next) {
+            Ok(version) => {
+                note(&mut self.lock, &version);
+                (self.version, self.record, self.unsure) = (version, next, false);
+                self.crash_point("after-register")
             }
-            let next = match &attempted {
-                // It did happen. It is written once more, which is sure to be durable, and not changed once more.
-                Some(attempted) if *attempted == self.record => attempted.clone(),
-                _ => {
-                    let mut next = self.record.clone();
-                    change(&mut next);
-                    next.job = self.record.job;
-                    next.generation = generation.max(self.record.generation);
-                    next
-                }
-            };
-            self.check(&next)?;
-            self.crash_point("before-register")?;
-            match self.register.compare_and_set(Some(&self.version), &next) {
-                Ok(version) => {
-                    note(&mut self.lock, &version);
-                    (self.version, self.record, self.unsure) = (version, next, false);
-                    self.crash_point("after-register")?;
-                    return Ok(&self.record);
-                }
-                Err(CasError::Storage(error)) if attempted.is_none() => return Err(error),
-                Err(CasError::Storage(error)) => return Err(self.unknown(error)),
-                Err(CasError::Conflict(_)) => self.unsure = true,
-                Err(CasError::Indeterminate(_)) => {
-                    self.unsure = true;
-                    attempted = Some(next);
-                }
+            Err(CasError::Storage(error)) => Err(error),
+            Err(CasError::Conflict(_)) => {
+                self.unsure = true;
+                self.reload(false)?;
+                Err(self.unknown("it holds another version than expected"))
+            }
+            Err(CasError::Indeterminate(error)) => {
+                self.unsure = true;
+                Err(self.unknown(error))
             }
         }
-        let (path, attempts) = (self.register.display(), ATTEMPTS);
-        let error = StorageError::Contended { path, attempts };
-        Err(if attempted.is_some() { self.unknown(error) } else { error })
     }
 
-    /// An earlier try of the same change may have happened, so a later failure is not determinate either.
-    fn unknown(&self, error: StorageError) -> StorageError {
-        let (path, reason) = (self.register.display(), error.to_string());
+    fn unknown(&self, why: impl ToString) -> StorageError {
+        let (path, reason) = (self.register.display(), why.to_string());
         StorageError::Indeterminate { operation: "change", path, reason }
     }
 
@@ -232,9 +238,10 @@ impl Lease {
         })
     }
 
+    /// What is found is durable: a caller may take it for the outcome of its write.
     fn reload(&mut self, attempted: bool) -> Result<(), StorageError> {
         let path = || self.register.display();
-        let loaded = match self.register.load() {
+        let loaded = match self.register.sync().and_then(|()| self.register.load()) {
             Ok(Some(loaded)) => loaded,
             Ok(None) => {
                 let found = format!("a lease on generation {}", self.record.generation);

@@ -4,9 +4,11 @@
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use object_store::memory::InMemory;
 use stillstream_storage::conformance::{sample_incremental_metadata, sample_metadata, sample_record};
+use stillstream_storage::local::{DiskHook, DiskStep};
 use stillstream_storage::register::{NumberedRegister, TaggedRegister};
 use stillstream_storage::store::{BlobStore, CasSupport};
 use stillstream_storage::{
@@ -203,8 +205,17 @@ fn a_lost_answer_or_request_changes_the_register_exactly_once() {
                 store.heal();
             }
             store.add(Rule::new(op, "register/", fault.clone()).first(1));
-            let generation = lease.generation();
-            assert!(lease.next_generation().unwrap() > generation, "its own write does not fence it");
+            let old = lease.record().clone();
+            let mut next = old.clone();
+            next.generation.0 += 1;
+            while let Err(error) = lease.compare_and_set(&old, &next) {
+                assert!(error.is_indeterminate(), "{error}");
+                // its own write does not fence it
+                if *lease.refresh().unwrap() == next {
+                    break;
+                }
+            }
+            assert_eq!(lease.generation(), next.generation);
             store.heal();
         }
     }
@@ -444,9 +455,57 @@ fn whatever_was_announced_survives_a_power_cut_at_every_step() {
     }
 }
 
+/// A disk that may lose power, and whose next syncs of a folder of the register fail.
+#[derive(Debug)]
+struct UnsyncedRegister {
+    power: PowerCut,
+    fails: AtomicBool,
+}
+
+impl DiskHook for UnsyncedRegister {
+    fn before(&self, step: DiskStep<'_>) -> std::io::Result<()> {
+        match step {
+            DiskStep::SyncDir(dir) if dir.ends_with("register") && self.fails.load(Ordering::SeqCst) => {
+                Err(std::io::Error::other("the disk did not answer"))
+            }
+            step => self.power.before(step),
+        }
+    }
+
+    fn really_syncs(&self) -> bool {
+        self.power.really_syncs()
+    }
+
+    fn after(&self, step: DiskStep<'_>) {
+        self.power.after(step);
+    }
+}
+
+#[test]
+fn what_is_read_back_after_a_write_of_the_register_whose_outcome_was_not_known_survives_a_power_cut() {
+    let runtime = runtime();
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(UnsyncedRegister { power: PowerCut::new(), fails: AtomicBool::new(false) });
+    let store = Arc::new(LocalStore::with_hook(dir.path(), &options(), disk.clone()));
+    let storage = CheckpointStorage::with_store(store, options(), runtime.handle().clone())
+        .job(JobId::from_name("job"));
+    let mut lease = storage.claim("job").unwrap();
+    let old = lease.record().clone();
+    let mut next = old.clone();
+    next.last_checkpoint_id = CheckpointId(8);
+    disk.fails.store(true, Ordering::SeqCst);
+    let error = lease.compare_and_set(&old, &next).unwrap_err();
+    assert!(error.is_indeterminate(), "{error}");
+    assert!(lease.refresh().is_err(), "it can be seen, but it is not durable");
+    disk.fails.store(false, Ordering::SeqCst);
+    assert_eq!(*lease.refresh().unwrap(), next);
+    drop(lease);
+    disk.power.lose_unsynced().unwrap();
+    assert_eq!(storage.load_register().unwrap().unwrap().record, next);
+}
+
 #[test]
 fn the_simulated_power_cut_does_lose_what_is_not_synced() {
-    use stillstream_storage::local::{DiskHook, DiskStep};
     let dir = tempfile::tempdir().unwrap();
     let (temp, named) = (dir.path().join("t"), dir.path().join("n"));
     for (sync_file, sync_dir, expected) in

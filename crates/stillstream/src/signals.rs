@@ -80,18 +80,16 @@ mod unix {
 
         fn stop(&self, job: &JobClient, signal: i32) {
             let (signal, name) = (name(signal), job.name());
-            tracing::warn!(
-                job = %name,
-                "{signal}: job `{name}` stops with a last checkpoint; a second signal ends the process at once"
-            );
+            let again = "a second signal ends the process at once";
+            if !job.takes_checkpoints() {
+                let what = "is cancelled: it takes no checkpoints, and nothing of it is kept";
+                tracing::warn!(job = %name, "{signal}: job `{name}` {what}; {again}");
+                return job.cancel();
+            }
+            tracing::warn!(job = %name, "{signal}: job `{name}` stops with a last checkpoint; {again}");
             // how it ended, and how to go on, is said at its end
-            if let Err(error) = job.stop()
-                && !job.has_ended()
-            {
-                tracing::error!(
-                    job = %name,
-                    "job `{name}` could not be stopped and goes on: {error}; another signal ends the process at once"
-                );
+            if let Err(error) = job.stop() {
+                tracing::warn!(job = %name, "{error}; {again}");
             }
         }
     }

@@ -97,3 +97,27 @@ fn what_is_written_now_equals_the_golden_file() -> Result<(), StateError> {
     assert_eq!(handles, [handle(golden, HEADER_V1, HEADER_CRC_V1, SECTION_CRC_V1)]);
     Ok(())
 }
+
+/// The example in `docs/formats.md`, byte by byte.
+#[test]
+fn the_example_of_the_documentation_is_what_is_written() -> Result<(), StateError> {
+    let groups = KeyGroups::new(128);
+    let mut backend = HeapKeyedStateBackend::<u64>::new(BackendOptions::new(groups, groups.all()));
+    backend.value::<u64>("n")?.set(&CurrentKey::new(&1u64, 1u64.key_hash(groups)), 5)?;
+    let handle = backend.freeze()?.write(&MemorySnapshotStore::unlimited(), "example")?.remove(0);
+    let formats = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats.md");
+    let formats = std::fs::read_to_string(formats).expect("the documentation");
+    let (_, example) = formats.split_once("An example: max parallelism 128").expect("the example");
+    let (_, example) = example.split_once("```text\n").expect("its bytes");
+    let (example, _) = example.split_once("```").expect("their end");
+    // bytes stand in front of what they mean
+    let is_byte = |word: &&str| word.len() == 2 && word.chars().all(|c| c.is_ascii_hexdigit());
+    let bytes = example.lines().flat_map(|line| line.split_whitespace().take_while(is_byte));
+    let bytes: Vec<u8> = bytes.map(|byte| u8::from_str_radix(byte, 16).expect("a byte")).collect();
+    let StreamHandle::Inline { bytes: written } = &handle.stream else {
+        panic!("the memory store writes inline")
+    };
+    assert_eq!(written[..], bytes[..]);
+    assert_eq!((handle.header_len, handle.sections[0].group), (62, KeyGroup(86)));
+    Ok(())
+}

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use stillstream_heap::{HeapBackendFactory, HeapKeyedStateBackend};
 use stillstream_state::conformance::{Everything, PlainEntry, all_groups, backend_of, entries};
-use stillstream_state::snapshot::{SnapshotEntry, for_each_entry_of_chain, native_header};
+use stillstream_state::snapshot::{SnapshotEntry, for_each_entry_of_chain, header_of_incremental};
 use stillstream_state::{
     BackendOptions, Data, DecodeError, Key, KeyHasher, KeyedBackend, KeyedValues, MemorySnapshotStore,
     Schema, StateError,
@@ -63,7 +63,7 @@ fn the_entries_of_a_chain_are_those_of_the_canonical_form() -> Result<(), StateE
         let mut expected = running.entries()?;
         expected.retain(is_no_map);
         assert_eq!(told(&snapshot, &store)?, expected, "checkpoint {id}");
-        let header = native_header(&snapshot.incremental[0], &store)?;
+        let header = header_of_incremental(&snapshot.incremental[0], &store)?;
         assert_eq!((header.states.len(), header.key), (13, String::schema()));
     }
     Ok(())

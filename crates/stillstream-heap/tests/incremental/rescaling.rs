@@ -1,8 +1,9 @@
 //! Chains of p subtasks, split over q others.
 
 use stillstream_heap::HeapBackendFactory;
-use stillstream_state::conformance::every_parallelism_becomes_every_other;
-use stillstream_state::conformance::{Everything, all_groups, backend_of};
+use stillstream_state::conformance::{
+    Everything, ONE_TO_EIGHT, all_groups, backend_of, every_parallelism_becomes_every_other,
+};
 use stillstream_state::snapshot::ChainMeta;
 use stillstream_state::{KeyedBackend, StateError};
 use stillstream_types::streams::CountedReads;
@@ -13,7 +14,8 @@ use crate::store::SharedFiles;
 #[test]
 fn chains_of_1_to_8_subtasks_become_the_state_of_1_to_8_others() -> Result<(), StateError> {
     let factory = HeapBackendFactory { asynchronous: true, incremental: true };
-    every_parallelism_becomes_every_other(&factory, SnapshotForm::Checkpoint, &SharedFiles::default())
+    let store = SharedFiles::default();
+    every_parallelism_becomes_every_other(&factory, &ONE_TO_EIGHT, SnapshotForm::Checkpoint, &store)
 }
 
 #[test]

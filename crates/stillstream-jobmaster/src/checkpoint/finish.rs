@@ -10,6 +10,7 @@ use stillstream_types::{
 
 use super::{CheckpointCoordinator, Stopped};
 use crate::checkpoint::command::Command;
+use crate::checkpoint::completed::latest;
 use crate::checkpoint::config::Retention;
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
 use crate::checkpoint::register::{Purpose, RETRY};
@@ -195,7 +196,11 @@ impl CheckpointCoordinator {
             },
         };
         record.outcome = outcome;
-        record.ended = Some(Box::new(JobEnd { at_ms: self.wall_ms, figures: self.figures.clone() }));
+        let mut figures = self.figures.clone();
+        // it may be that of an earlier process
+        figures.last_checkpoint =
+            figures.last_checkpoint.max(latest(&record.completed).map(|newest| newest.id));
+        record.ended = Some(Box::new(JobEnd { at_ms: self.wall_ms, figures }));
         match outcome {
             // a later start resumes from them
             JobOutcome::Failed | JobOutcome::Running | JobOutcome::Suspended => {}

@@ -6,7 +6,8 @@
 
 use stillstream_types::{Error, ErrorKind, JobOutcome, Result};
 
-use super::engine::{JobCommand, JobEngine, Level, Phase};
+use super::engine::{JobEngine, Phase};
+use super::interface::{JobCommand, Level};
 use super::status::JobStatus;
 use super::stopping::Why;
 use crate::checkpoint::config::Retention;
@@ -22,7 +23,13 @@ impl JobEngine {
                     "its checkpoint {} is kept: `--from {}/{}` goes on from it, `--start-fresh` begins anew",
                     newest.id, self.job.place, newest.path
                 ),
-                None => "no checkpoint was completed: `--start-fresh` begins anew".into(),
+                None => match &self.job.from_snapshot {
+                    Some(snapshot) => format!(
+                        "no checkpoint was completed: `--from {snapshot}` goes on from where it had started, `--start-fresh` \
+                         begins anew"
+                    ),
+                    None => "no checkpoint was completed: `--start-fresh` begins anew".into(),
+                },
             },
             _ => "its checkpoints are deleted (execution.checkpointing.externalized-checkpoint-retention): `--start-fresh` \
                   begins anew"
@@ -83,7 +90,6 @@ impl JobEngine {
     pub(super) fn end_unrecorded(&mut self, outcome: JobOutcome, message: &str) {
         let text = format!("{message} in {}", self.job.place);
         self.log(Level::Error, text.clone());
-        self.suspend_failed(&text);
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Ending { error } => {
                 let cancelled = outcome == JobOutcome::Cancelled || error.kind() == ErrorKind::Cancelled;
@@ -137,7 +143,6 @@ impl JobEngine {
 
     pub(super) fn end_cancelled(&mut self) {
         let error = self.cancelled();
-        self.suspend_failed("it was cancelled");
         self.end_with(JobOutcome::Cancelled, error);
     }
 
@@ -161,6 +166,9 @@ impl JobEngine {
 
     fn end(&mut self, result: Result<()>) {
         self.phase = Phase::Ended;
+        if let Err(error) = &result {
+            self.suspend_failed(&error.to_string());
+        }
         self.out.push(JobCommand::End(result));
     }
 }

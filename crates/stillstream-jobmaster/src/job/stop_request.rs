@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use stillstream_types::{CheckpointKind, Error, ErrorKind, JobOutcome};
 
-use super::engine::{JobCommand, JobEngine, Level, Phase, StopRequest};
+use super::engine::{JobEngine, Phase};
+use super::interface::{JobCommand, Level, StopRequest};
 use super::stopping::Why;
 use crate::checkpoint::command::CheckpointReport;
 use crate::checkpoint::event::{Event, RequestId};
@@ -67,7 +68,8 @@ impl JobEngine {
 
     /// Has the end recorded of a job of which nothing runs: the newest checkpoint holds all that is not committed.
     pub(super) fn end_suspended(&mut self) {
-        let error = Error::new(ErrorKind::Cancelled, format!("job `{}` was suspended", self.job.name));
+        // it is seen if the record does not come about
+        let error = Error::new(ErrorKind::Storage, format!("job `{}` was to be suspended", self.job.name));
         self.end_with(JobOutcome::Suspended, error);
     }
 

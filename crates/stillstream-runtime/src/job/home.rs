@@ -304,20 +304,11 @@ impl CheckpointHome for StorageHome {
         let Some(lease) = lease.as_mut() else {
             return RegisterOutcome::Failed("the job has ended and given up its claim".into());
         };
-        if expected.as_ref() != Some(lease.record()) {
-            // what the lease knows may be older than a write whose outcome was found out by reading
-            match lease.refresh() {
-                Ok(found) if expected.as_ref() == Some(found) => {}
-                Ok(_) => {
-                    let text = "the register holds another record than the coordinator expects";
-                    return RegisterOutcome::Unknown(text.into());
-                }
-                Err(StorageError::Fenced { found, .. }) => return RegisterOutcome::Fenced(found),
-                Err(error) => return RegisterOutcome::Unknown(error.to_string()),
-            }
-        }
-        match lease.replace(&record) {
-            Ok(_) => {
+        let Some(expected) = expected else {
+            return RegisterOutcome::Unknown("the register holds a record, and none is expected".into());
+        };
+        match lease.compare_and_set(&expected, &record) {
+            Ok(()) => {
                 self.give_up_claimed(&record);
                 RegisterOutcome::Written
             }

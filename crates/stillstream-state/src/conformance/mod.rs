@@ -47,8 +47,6 @@ macro_rules! keyed_backend_conformance {
                 a_snapshot_holds_what_was_there_at_the_freeze,
                 every_kind_survives_a_restore,
                 keys_go_to_the_owner_of_their_group_when_3_subtasks_become_4_and_4_become_3,
-                canonical_state_of_1_to_8_subtasks_becomes_that_of_1_to_8_others,
-                native_state_of_1_to_8_subtasks_becomes_that_of_1_to_8_others,
                 a_subtask_reads_only_its_own_key_groups,
                 a_state_registered_before_the_restore_is_filled_too,
                 a_state_that_nobody_registers_is_carried_along,

@@ -11,7 +11,7 @@ use super::delta::{Cover, DeltaHeader, DeltaState, Record};
 use super::header::{Header, path_of};
 use super::read::{Chunk, RestoredPart, for_each_chunk, read_header, read_header_bytes};
 use crate::StateError;
-use crate::data::{Data, DecodeError};
+use crate::data::DecodeError;
 
 /// State, key group, namespace.
 type Place = (usize, KeyGroup, Vec<u8>);
@@ -34,23 +34,6 @@ fn headers(meta: &ChainMeta, store: &dyn SnapshotStore) -> Result<Vec<DeltaHeade
         });
     }
     Ok(headers)
-}
-
-/// What a chain holds: the header of its newest file, which names all states that there are.
-pub(super) fn newest_header(
-    handle: &IncrementalHandle,
-    store: &dyn SnapshotStore,
-) -> Result<Header, StateError> {
-    let meta = ChainMeta::read(handle, store)?;
-    match &meta.files[..] {
-        [image] => read_header(&image.handle, store),
-        [.., newest] => {
-            let bytes = read_header_bytes(&newest.handle, store)?;
-            Ok(DeltaHeader::from_bytes(&bytes, path_of(&newest.handle))?.header)
-        }
-        // a chain without files is refused when it is read
-        [] => Ok(Header { key: <()>::schema(), max_parallelism: 1, states: Vec::new() }),
-    }
 }
 
 /// Reads the key groups of `range` from a chain: each state that the newest file names, with its chunks in any order. `check`

@@ -3,14 +3,12 @@
 use std::ops::ControlFlow;
 
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{
-    IncrementalFormat, IncrementalHandle, KeyGroup, KeyGroupRange, KeyGroups, KeyHash, KeyedStateHandle,
-};
+use stillstream_types::{IncrementalHandle, KeyGroup, KeyGroupRange, KeyGroups, KeyHash, KeyedStateHandle};
 
 use super::chain::ChainMeta;
-use super::chain_read::{newest_header, read_chain};
-use super::header::Header;
+use super::chain_read::read_chain;
 use super::read::{Chunk, RestoredPart, for_each_chunk, read_header};
+use super::states::header_of_incremental;
 use crate::StateError;
 use crate::data::{Data, DecodeError, Schema};
 use crate::meta::StateMeta;
@@ -99,21 +97,6 @@ pub fn for_each_entry(
     Ok(())
 }
 
-/// The states of a snapshot in a backend's own form: names, kinds and types, without reading any entry. Blocks.
-///
-/// # Errors
-/// If what says so cannot be read.
-pub fn native_header(handle: &IncrementalHandle, store: &dyn SnapshotStore) -> Result<Header, StateError> {
-    match handle.format {
-        IncrementalFormat::HeapChain => newest_header(handle, store),
-        IncrementalFormat::RocksDb => {
-            let path = handle.meta.path().unwrap_or("(inline state)");
-            let bytes = store.read_all(&handle.meta).map_err(|source| StateError::reading(path, source))?;
-            Header::from_bytes(&bytes, path)
-        }
-    }
-}
-
 /// So many bytes of a chain are read at once, if no key group is larger: 32 MiB.
 const BATCH_BYTES: u64 = 32 << 20;
 
@@ -178,7 +161,7 @@ pub fn for_each_entry_of_chain(
     store: &dyn SnapshotStore,
     found: &mut dyn FnMut(SnapshotEntry<'_>) -> ControlFlow<()>,
 ) -> Result<(), StateError> {
-    let header = native_header(handle, store)?;
+    let header = header_of_incremental(handle, store)?;
     let (key_type, groups) = (&header.key, KeyGroups::new(header.max_parallelism));
     for range in batches(handle, &ChainMeta::read(handle, store)?) {
         for part in read_chain(handle, store, range, |_, _| Ok(()))? {

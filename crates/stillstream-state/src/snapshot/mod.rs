@@ -15,7 +15,7 @@ mod states;
 mod units;
 mod write;
 
-pub use entries::{SnapshotEntry, for_each_entry, for_each_entry_of_chain, native_header};
+pub use entries::{SnapshotEntry, for_each_entry, for_each_entry_of_chain};
 pub use inspect::{KeyedStateContents, StateContents, inspect};
 pub use read::RestoredKeyedState;
 pub use states::{header_of, header_of_incremental};

@@ -176,6 +176,10 @@ impl Register for NumberedRegister {
         Ok(Some(Version::numbered(number, self.written_by(number)?)))
     }
 
+    fn sync(&self) -> Result<(), StorageError> {
+        self.store.sync_folder(&self.dir)
+    }
+
     fn compare_and_set(&self, expected: Option<&Version>, new: &RegisterRecord) -> Result<Version, CasError> {
         let conflict = |number| match self.written_by(number) {
             Ok(write) => CasError::Conflict(Version::numbered(number, write)),

@@ -6,15 +6,6 @@ use std::process::{Command, Stdio};
 
 use crate::JOB;
 
-macro_rules! tests {
-    ($($(#[$doc:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$doc])* fn $name() $body)*
-
-        /// All tests of this file.
-        pub const ALL: &[(&str, fn())] = &[$((stringify!($name), $name)),*];
-    };
-}
-
 /// What a run of the job left.
 struct Run {
     code: Option<i32>,
@@ -39,7 +30,7 @@ impl Run {
     }
 }
 
-fn command(arguments: &[&str], log: Option<&str>) -> Command {
+pub fn command(arguments: &[&str], log: Option<&str>) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(arguments).env(JOB, "1").env_remove("RUST_LOG").env_remove("STILLSTREAM_LOG");
     command.env_remove("STILLSTREAM_CONF_DIR").env_remove("RUST_BACKTRACE");

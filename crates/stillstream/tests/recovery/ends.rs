@@ -381,7 +381,7 @@ fn a_jobmanager_that_is_fenced_between_two_attempts_ends_at_once() {
     let standby = storage.job(stillstream_types::JobId::from_name("taken over"));
     let mut lease = standby.claim("taken over").unwrap();
     for _ in 0..3 {
-        lease = match lease.next_generation() {
+        lease = match lease.update(|_| {}).map(drop) {
             Ok(_) => lease,
             Err(_) => standby.claim("taken over").unwrap(),
         };

@@ -87,9 +87,6 @@ impl Manager {
             text += &format!(", a checkpoint every {}", time(interval));
         }
         text += &format!("; job id {}", self.info.id);
-        if let Some(address) = self.info.rest_address {
-            text += &format!(", REST at http://{address}");
-        }
         self.write(Level::Info, &text);
     }
 

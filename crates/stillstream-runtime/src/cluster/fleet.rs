@@ -37,13 +37,15 @@ pub(crate) trait Fleet: Send {
     fn shutdown(&mut self, grace: Duration);
 }
 
-enum Order {
+/// What a thread is told.
+enum ThreadCommand {
     Attempt(AttemptSpec, Arc<Inbox>, mpsc::Receiver<Control>),
     End,
 }
 
-struct Seat {
-    orders: mpsc::Sender<Order>,
+/// The thread of one worker, as the fleet sees it.
+struct WorkerThread {
+    commands: mpsc::Sender<ThreadCommand>,
     inbox: Option<Arc<Inbox>>,
 }
 
@@ -51,7 +53,7 @@ struct Seat {
 pub(crate) struct LocalFleet {
     context: ContextFactory,
     metrics: Vec<Arc<WorkerMetrics>>,
-    seats: Vec<Seat>,
+    threads: Vec<WorkerThread>,
     guards: Option<timely::communication::WorkerGuards<()>>,
     /// A worker thread has panicked: what the workers know of each other cannot be trusted any more.
     broken: Arc<AtomicBool>,
@@ -60,7 +62,7 @@ pub(crate) struct LocalFleet {
 
 impl fmt::Debug for LocalFleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LocalFleet({} workers)", self.seats.len())
+        write!(f, "LocalFleet({} workers)", self.threads.len())
     }
 }
 
@@ -102,28 +104,28 @@ pub(crate) fn run_caught(
 impl LocalFleet {
     pub fn start(workers: usize, context: ContextFactory) -> Result<Self> {
         let metrics = (0..workers).map(|_| Arc::default()).collect();
-        let (seats, broken) = (Vec::new(), Arc::default());
-        let mut fleet = Self { context, metrics, seats, guards: None, broken, stuck: false };
-        fleet.seat()?;
+        let (threads, broken) = (Vec::new(), Arc::default());
+        let mut fleet = Self { context, metrics, threads, guards: None, broken, stuck: false };
+        fleet.start_threads()?;
         Ok(fleet)
     }
 
     /// Starts the worker threads.
-    fn seat(&mut self) -> Result<()> {
+    fn start_threads(&mut self) -> Result<()> {
         let workers = self.metrics.len();
-        let (seats, receivers): (Vec<_>, Vec<_>) = (0..workers)
+        let (threads, receivers): (Vec<_>, Vec<_>) = (0..workers)
             .map(|_| {
-                let (orders, receiver) = mpsc::channel::<Order>();
-                (Seat { orders, inbox: None }, Mutex::new(Some(receiver)))
+                let (commands, receiver) = mpsc::channel::<ThreadCommand>();
+                (WorkerThread { commands, inbox: None }, Mutex::new(Some(receiver)))
             })
             .unzip();
         self.broken = Arc::default();
         let (context, metrics, broken) = (self.context.clone(), self.metrics.clone(), self.broken.clone());
         let started = timely::execute(timely::Config::process(workers), move |worker| {
             let index = worker.index();
-            let Some(orders) = receivers[index].lock().take() else { return };
+            let Some(commands) = receivers[index].lock().take() else { return };
             let context = context(metrics[index].clone());
-            while let Ok(Order::Attempt(spec, inbox, control)) = orders.recv() {
+            while let Ok(ThreadCommand::Attempt(spec, inbox, control)) = commands.recv() {
                 inbox.bind(std::thread::current());
                 run_caught(worker, &context, &spec, &control, &broken);
                 if broken.load(Ordering::SeqCst) {
@@ -134,14 +136,22 @@ impl LocalFleet {
         let guards = started.map_err(|error| {
             Error::new(ErrorKind::Plan, format!("worker threads cannot be started: {error}"))
         })?;
-        (self.seats, self.guards) = (seats, Some(guards));
+        (self.threads, self.guards) = (threads, Some(guards));
         Ok(())
     }
 
+    /// Tells one worker, so that a test can choose their order.
+    #[cfg(test)]
+    pub(crate) fn tell(&self, worker: usize, control: Control) {
+        if let Some(inbox) = &self.threads[worker].inbox {
+            inbox.send(control);
+        }
+    }
+
     /// Ends the worker threads, which run no attempt.
-    fn unseat(&mut self) {
-        self.seats.iter().for_each(|seat| {
-            let _ = seat.orders.send(Order::End);
+    fn end_threads(&mut self) {
+        self.threads.iter().for_each(|thread| {
+            let _ = thread.commands.send(ThreadCommand::End);
         });
         let Some(guards) = self.guards.take() else { return };
         if self.stuck {
@@ -166,28 +176,29 @@ impl Fleet for LocalFleet {
     fn start(&mut self, spec: AttemptSpec) -> Result<()> {
         if self.broken.load(Ordering::SeqCst) {
             tracing::info!("worker threads are started anew after a panic");
-            self.unseat();
-            self.seat()?;
+            self.end_threads();
+            self.start_threads()?;
         }
-        for (at, seat) in self.seats.iter_mut().enumerate() {
+        for (at, thread) in self.threads.iter_mut().enumerate() {
             let (inbox, control) = Inbox::new();
-            seat.inbox = Some(inbox.clone());
-            seat.orders
-                .send(Order::Attempt(spec.clone(), inbox, control))
+            thread.inbox = Some(inbox.clone());
+            thread
+                .commands
+                .send(ThreadCommand::Attempt(spec.clone(), inbox, control))
                 .map_err(|_| Error::new(ErrorKind::Peer, format!("worker thread {at} has ended")))?;
         }
         Ok(())
     }
 
     fn send(&mut self, control: Control) {
-        self.seats
+        self.threads
             .iter()
-            .filter_map(|seat| seat.inbox.as_ref())
+            .filter_map(|thread| thread.inbox.as_ref())
             .for_each(|inbox| inbox.send(control.clone()));
     }
 
     fn workers(&self) -> usize {
-        self.seats.len()
+        self.threads.len()
     }
 
     fn replace(&mut self, workers: &[usize]) -> Result<()> {
@@ -206,7 +217,7 @@ impl Fleet for LocalFleet {
     }
 
     fn shutdown(&mut self, _: Duration) {
-        self.unseat();
+        self.end_threads();
     }
 }
 

@@ -138,6 +138,8 @@ pub(crate) struct Acknowledged {
     synchronous_us: u64,
     #[prost(uint64, tag = "7")]
     asynchronous_us: u64,
+    #[prost(uint64, tag = "8")]
+    set_aside_bytes: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -80,6 +80,7 @@ impl From<Report> for FromWorker {
                     alignment_us: micros(metrics.alignment),
                     synchronous_us: micros(metrics.synchronous),
                     asynchronous_us: micros(metrics.asynchronous),
+                    set_aside_bytes: metrics.set_aside_bytes,
                 })
             }
             Report::Declined { checkpoint, subtask, reason } => {
@@ -140,7 +141,7 @@ pub(crate) fn decode_report(message: FromWorker) -> Result<Option<Report>> {
                     alignment: Duration::from_micros(message.alignment_us),
                     synchronous: Duration::from_micros(message.synchronous_us),
                     asynchronous: Duration::from_micros(message.asynchronous_us),
-                    ..AckMetrics::default()
+                    set_aside_bytes: message.set_aside_bytes,
                 },
             }
         }
@@ -353,7 +354,7 @@ mod tests {
             snapshot: snapshot.clone(),
             metrics: AckMetrics::default(),
         };
-        let message = encode_report(Generation(1), report, crate::job::DEFAULT_FRAME_SIZE);
+        let message = encode_report(Generation(1), report, 10 << 20);
         match decode_report(message.message.unwrap()).unwrap() {
             Some(Report::Acknowledged { snapshot: found, .. }) => assert_eq!(found, snapshot),
             other => panic!("{other:?}"),

@@ -15,7 +15,6 @@ use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -24,7 +23,6 @@ use stillstream_types::{Error, ErrorKind, Generation, OperatorId, Result};
 
 use super::door::{Admit, Door};
 use super::fleet::Fleet;
-use super::manager::Message;
 use super::process::key_groups_out;
 use super::wire::{self, Figures, FromManager, FromWorker, Hello, Start, ToManager, ToWorker};
 use crate::catch::spawn;
@@ -83,10 +81,12 @@ impl Peers {
     }
 }
 
-struct Office {
+/// The worker processes, and what is known of each.
+struct Connections {
     peers: Mutex<Peers>,
     changed: Condvar,
-    messages: Mutex<mpsc::Sender<Message>>,
+    /// Takes what the JobManager is to know.
+    events: Mutex<Box<dyn Fn(JobEvent) + Send>>,
     metrics: Vec<Arc<WorkerMetrics>>,
     counters: Arc<Counters>,
     /// Last known counts of each process, since a process sends totals.
@@ -102,13 +102,13 @@ struct Office {
 
 /// Worker processes on this machine.
 pub(crate) struct ProcessFleet {
-    office: Arc<Office>,
+    connections: Arc<Connections>,
     door: Door,
 }
 
 impl fmt::Debug for ProcessFleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ProcessFleet({} workers)", self.office.metrics.len())
+        write!(f, "ProcessFleet({} workers)", self.connections.metrics.len())
     }
 }
 
@@ -121,7 +121,8 @@ pub(crate) struct ProcessSettings {
     pub key_groups: BTreeMap<OperatorId, u32>,
     pub silence: Duration,
     pub counters: Arc<Counters>,
-    pub messages: mpsc::Sender<Message>,
+    /// Takes what the JobManager is to know.
+    pub events: Box<dyn Fn(JobEvent) + Send>,
     pub clock: Arc<dyn Clock>,
     /// Where connections are taken.
     pub tokio: tokio::runtime::Handle,
@@ -129,13 +130,13 @@ pub(crate) struct ProcessSettings {
 
 impl ProcessFleet {
     pub fn start(settings: ProcessSettings) -> Result<Self> {
-        let office = Arc::new(Office {
+        let connections = Arc::new(Connections {
             peers: Mutex::new(Peers {
                 peers: (0..settings.processes).map(|_| Peer::default()).collect(),
                 ..Peers::default()
             }),
             changed: Condvar::new(),
-            messages: Mutex::new(settings.messages),
+            events: Mutex::new(settings.events),
             metrics: (0..settings.processes * settings.threads).map(|_| Arc::default()).collect(),
             counters: settings.counters,
             known: Mutex::default(),
@@ -147,21 +148,25 @@ impl ProcessFleet {
             clock: settings.clock,
             closing: AtomicBool::new(false),
         });
-        let admitting = office.clone();
+        let admitting = connections.clone();
         let admit: Admit = Arc::new(move |stream, hello| admitting.admit(stream, &hello));
         let door = Door::open(&settings.tokio, admit)?;
-        let fleet = Self { office, door };
+        let fleet = Self { connections, door };
         for process in 0..settings.processes {
-            fleet.office.spawn(&mut fleet.office.peers.lock(), process, &fleet.door.address.to_string())?;
+            fleet.connections.spawn(
+                &mut fleet.connections.peers.lock(),
+                process,
+                &fleet.door.address.to_string(),
+            )?;
         }
         Ok(fleet)
     }
 }
 
-impl Office {
+impl Connections {
     fn post(&self, event: JobEvent) {
         // the job has ended if nobody listens
-        let _ = self.messages.lock().send(Message::Event(event));
+        (self.events.lock())(event);
     }
 
     fn post_report(&self, generation: Generation, report: Report) {
@@ -232,8 +237,8 @@ impl Office {
             peer.incarnation
         };
         self.changed.notify_all();
-        let (office, watching) = (self.clone(), self.clone());
-        let run = move || office.read(process, incarnation, stream);
+        let (connections, watching) = (self.clone(), self.clone());
+        let run = move || connections.read(process, incarnation, stream);
         let panicked = move |error| watching.post(JobEvent::Panicked(error));
         spawn(format!("worker-link-{process}"), run, panicked).map(drop)
     }
@@ -463,17 +468,18 @@ fn end_of(mut child: Child, silent: bool, silence: Duration) -> String {
 impl Fleet for ProcessFleet {
     fn start(&mut self, spec: AttemptSpec) -> Result<()> {
         {
-            let mut peers = self.office.peers.lock();
+            let mut peers = self.connections.peers.lock();
             peers.generation = spec.generation;
             peers.peers.iter_mut().for_each(|peer| peer.listening = None);
         }
         // a thread that brings up the attempt before this one goes home
-        self.office.changed.notify_all();
-        let (office, watching, generation) = (self.office.clone(), self.office.clone(), spec.generation);
+        self.connections.changed.notify_all();
+        let (connections, watching, generation) =
+            (self.connections.clone(), self.connections.clone(), spec.generation);
         let address = self.door.address.to_string();
         let deploy = move || {
-            if let Err(error) = office.deploy(&spec, &address) {
-                office.post_failed(spec.generation, error.with_kind(ErrorKind::Peer));
+            if let Err(error) = connections.deploy(&spec, &address) {
+                connections.post_failed(spec.generation, error.with_kind(ErrorKind::Peer));
             }
         };
         spawn("deploy", deploy, move |error| watching.post_failed(generation, error))?;
@@ -481,20 +487,20 @@ impl Fleet for ProcessFleet {
     }
 
     fn send(&mut self, control: Control) {
-        let mut peers = self.office.peers.lock();
+        let mut peers = self.connections.peers.lock();
         let generation = peers.generation;
         let stop = control == Control::Stop;
         let message = ToWorker { generation: generation.0, message: Some(control.into()) };
         if stop {
             peers.stopping = Some(generation);
-            self.office.changed.notify_all();
+            self.connections.changed.notify_all();
         }
-        for process in 0..self.office.processes() {
+        for process in 0..self.connections.processes() {
             let peer = &peers.peers[process];
             if peer.writer.is_none() {
                 if stop && !peer.ending {
                     // it has not come so far as to have something to stop
-                    self.office.post_stopped(generation, process);
+                    self.connections.post_stopped(generation, process);
                 }
             } else if let Err(error) = peers.send(process, &message) {
                 // a lost process is reported by its own connection
@@ -504,13 +510,13 @@ impl Fleet for ProcessFleet {
     }
 
     fn workers(&self) -> usize {
-        self.office.metrics.len()
+        self.connections.metrics.len()
     }
 
     fn replace(&mut self, workers: &[usize]) -> Result<()> {
-        let mut peers = self.office.peers.lock();
+        let mut peers = self.connections.peers.lock();
         let processes: std::collections::BTreeSet<usize> =
-            workers.iter().map(|worker| worker / self.office.threads).collect();
+            workers.iter().map(|worker| worker / self.connections.threads).collect();
         for process in processes {
             let peer = &mut peers.peers[process];
             peer.incarnation += 1;
@@ -525,21 +531,21 @@ impl Fleet for ProcessFleet {
     }
 
     fn metrics(&self) -> Vec<Arc<WorkerMetrics>> {
-        self.office.metrics.clone()
+        self.connections.metrics.clone()
     }
 
     fn shutdown(&mut self, grace: Duration) {
-        self.office.closing.store(true, Ordering::SeqCst);
-        self.office.changed.notify_all();
+        self.connections.closing.store(true, Ordering::SeqCst);
+        self.connections.changed.notify_all();
         let shutdown = ToWorker { generation: 0, message: Some(FromManager::Shutdown(())) };
         let children: Vec<Child> = {
-            let mut peers = self.office.peers.lock();
-            for process in 0..self.office.processes() {
+            let mut peers = self.connections.peers.lock();
+            for process in 0..self.connections.processes() {
                 let _ = peers.send(process, &shutdown);
             }
             peers.peers.iter_mut().filter_map(|peer| peer.child.take()).collect()
         };
-        let clock = &self.office.clock;
+        let clock = &self.connections.clock;
         let deadline = clock.elapsed() + grace.min(Duration::from_secs(5));
         for mut child in children {
             while !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
@@ -557,7 +563,7 @@ impl Fleet for ProcessFleet {
 impl Drop for ProcessFleet {
     /// For a JobManager that panicked: no process must outlive it.
     fn drop(&mut self) {
-        if !self.office.closing.load(Ordering::SeqCst) {
+        if !self.connections.closing.load(Ordering::SeqCst) {
             self.shutdown(Duration::ZERO);
         }
     }

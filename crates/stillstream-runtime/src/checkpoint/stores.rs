@@ -1,4 +1,4 @@
-//! The snapshot stores of the two heap backends.
+//! Where the subtasks of a job write their snapshots, and read what they start from.
 
 use std::sync::Arc;
 
