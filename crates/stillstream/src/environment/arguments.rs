@@ -354,7 +354,9 @@ mod tests {
     #[test]
     fn a_claim_mode_in_which_nobody_owns_the_snapshot_is_refused_with_the_others() {
         let text = error(&["--claim-mode", "LEGACY"]);
-        for part in ["--claim-mode LEGACY", "nobody would own the snapshot", "NO_CLAIM", "CLAIM takes it over"] {
+        for part in
+            ["--claim-mode LEGACY", "nobody would own the snapshot", "NO_CLAIM", "CLAIM takes it over"]
+        {
             assert!(text.contains(part), "`{part}` in: {text}");
         }
     }

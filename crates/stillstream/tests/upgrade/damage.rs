@@ -49,7 +49,10 @@ fn a_file_that_is_missing_cut_short_or_altered_is_named_and_the_job_starts_once_
         let len = std::fs::metadata(&file).unwrap().len() as usize;
         // the first byte, the header, the middle, the last byte
         for at in [0, 9.min(len - 1), len / 2, len - 1] {
-            check(&format!("byte {at} of"), with_damage(&file, |bytes| bytes[at] ^= 0x20, || start(&place, &from)));
+            check(
+                &format!("byte {at} of"),
+                with_damage(&file, |bytes| bytes[at] ^= 0x20, || start(&place, &from)),
+            );
         }
         check("half of", with_damage(&file, |bytes| bytes.truncate(len / 2), || start(&place, &from)));
         let away = file.with_extension("away");

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use stillstream::config::RecoveryClaimMode;
 use stillstream::JobStatus;
+use stillstream::config::RecoveryClaimMode;
 use stillstream::prelude::*;
 
 use crate::program::*;
@@ -26,7 +26,8 @@ struct Counting {
 fn counting(env: &StreamExecutionEnvironment) -> Counting {
     let (largest, fail) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
     let fails = fail.clone();
-    let all = numbers(env).try_map(move |n| if fails.load(SeqCst) { Err(Error::msg("as it was told")) } else { Ok(n) });
+    let all = numbers(env)
+        .try_map(move |n| if fails.load(SeqCst) { Err(Error::msg("as it was told")) } else { Ok(n) });
     count(all, "count", &largest);
     Counting { largest, fail }
 }
@@ -131,7 +132,10 @@ fn a_claimed_snapshot_goes_with_its_shared_files_once_the_job_has_as_many_checkp
     let (theirs, own) = (Place::new(), Place::new());
     let snapshot = incremental(&theirs, "first");
     let shared = |place: &Place| {
-        files(&place.dir()).into_iter().filter(|(path, _)| path.to_str().unwrap().contains("/shared/")).count()
+        files(&place.dir())
+            .into_iter()
+            .filter(|(path, _)| path.to_str().unwrap().contains("/shared/"))
+            .count()
     };
     assert!(shared(&theirs) > 0);
     let mut env = from_counting(&own, &snapshot);

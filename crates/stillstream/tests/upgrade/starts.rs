@@ -13,7 +13,8 @@ fn three(place: &Place) -> Vec<(u64, u64)> {
     env.set_num_retained(3);
     let (largest, fail) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
     let fails = fail.clone();
-    let all = numbers(&env).try_map(move |n| if fails.load(SeqCst) { Err(Error::msg("as it was told")) } else { Ok(n) });
+    let all = numbers(&env)
+        .try_map(move |n| if fails.load(SeqCst) { Err(Error::msg("as it was told")) } else { Ok(n) });
     count(all, "count", &largest);
     let job = env.execute_async("job").unwrap();
     let mut taken = Vec::new();
