@@ -193,3 +193,27 @@ fn a_checkpoint_that_its_own_job_resumes_from_cannot_be_claimed() {
     assert_eq!(error.kind(), ErrorKind::Configuration);
     has(&error.to_string(), &["`first` resumes from this checkpoint itself", "retained"]);
 }
+
+#[test]
+fn a_claimed_savepoint_goes_and_one_that_is_not_claimed_stays() {
+    let place = Place::new();
+    let env = place.env();
+    count(numbers(&env), "count", &Arc::default());
+    let snapshot = savepoint(&env, &place, 1_000);
+    let before = files(&snapshot);
+    for (mode, name) in [(RecoveryClaimMode::NoClaim, "second"), (RecoveryClaimMode::Claim, "third")] {
+        let mut env = from_counting(&place, &snapshot);
+        env.set_claim_mode(mode);
+        let job = env.execute_async(name).unwrap();
+        reads(&job, 100);
+        job.trigger_checkpoint().unwrap();
+        match mode {
+            RecoveryClaimMode::Claim => {
+                assert!(job.wait_until(LONG, |_| !snapshot.exists()), "{snapshot:?} is still there");
+            }
+            _ => assert!(files(&snapshot) == before, "it was changed"),
+        }
+        job.cancel();
+        assert!(job.wait().is_err());
+    }
+}

@@ -71,6 +71,17 @@ pub fn take(env: &StreamExecutionEnvironment, name: &str, records: u64) -> PathB
     PathBuf::from(taken.path)
 }
 
+/// Runs job `first` until it has read so many records, takes a savepoint and cancels it. Gives the savepoint's directory.
+pub fn savepoint(env: &StreamExecutionEnvironment, place: &Place, records: u64) -> PathBuf {
+    let job = env.execute_async("first").unwrap();
+    reads(&job, records);
+    let folder = place.0.path().join("savepoints");
+    let taken = job.trigger_savepoint(Some(folder.to_str().unwrap()), SavepointFormat::Canonical).unwrap();
+    job.cancel();
+    assert!(job.wait().is_err());
+    PathBuf::from(taken.path)
+}
+
 /// Starts a job and cancels it when it has read a few records; or says why it was refused.
 pub fn starts(env: &StreamExecutionEnvironment, name: &str) -> Result<()> {
     let job = env.execute_async(name)?;
