@@ -323,7 +323,8 @@ fn the_next_version() {
     env.set_parallelism(2);
     let carriers = Generator::unbounded(|n| ("AA".to_string(), n as i64));
     let flights = env.from_source("flights", carriers).uid("flights");
-    let flights = flights.watermarks(WatermarkStrategy::monotonic()).uid("time").key_by(|flight| flight.0.clone());
+    let flights =
+        flights.watermarks(WatermarkStrategy::monotonic()).uid("time").key_by(|flight| flight.0.clone());
     let counted = match std::env::var(VERSION).as_deref() {
         Ok("wrong") => flights.map_with_state("seen", |seen: &mut String, flight| {
             seen.clear();
@@ -410,7 +411,8 @@ fn restore_plan_takes_a_plan_file_and_says_what_is_neither_that_nor_a_program() 
     let file = left.folder.path().join("plan.json");
     let plan = |version: u32, operators: &str| {
         let job = "\"job\": \"x\", \"job_id\": \"\", \"backend\": \"hashmap\"";
-        std::fs::write(&file, format!("{{\"version\": {version}, {job}, \"operators\": [{operators}]}}")).unwrap();
+        std::fs::write(&file, format!("{{\"version\": {version}, {job}, \"operators\": [{operators}]}}"))
+            .unwrap();
     };
     let file = file.to_str().unwrap();
     plan(1, "");
@@ -421,9 +423,13 @@ fn restore_plan_takes_a_plan_file_and_says_what_is_neither_that_nor_a_program() 
     let text = said(0, &["restore-plan", checkpoint, "--job", file, "--allow-non-restored-state"]);
     assert!(text.contains("left behind, as allowed"), "{text}");
     plan(2, "");
-    assert!(said(2, &["restore-plan", checkpoint, "--job", file]).contains("version 2, this release reads up to 1"));
+    assert!(
+        said(2, &["restore-plan", checkpoint, "--job", file])
+            .contains("version 2, this release reads up to 1")
+    );
     plan(1, "{\"name\": \"no more\"}");
     assert!(said(2, &["restore-plan", checkpoint, "--job", file]).contains("not a plan file"));
-    let text = said(2, &["restore-plan", checkpoint, "--job", left.checkpoint.join("_metadata").to_str().unwrap()]);
+    let text =
+        said(2, &["restore-plan", checkpoint, "--job", left.checkpoint.join("_metadata").to_str().unwrap()]);
     assert!(text.contains("neither a plan file nor a program that can be started"), "{text}");
 }

@@ -26,7 +26,8 @@ impl std::error::Error for DescriptionError {}
 
 /// The operators of a program, with everything that decides whether a snapshot can be restored into it.
 ///
-/// Its JSON form is the plan file of `<job> plan --json` and `stillstream restore-plan`; `docs/formats.md` describes it.
+/// Its JSON form is the plan file of `<job> plan --json` and `stillstream restore-plan`; `docs/formats.md`
+/// describes it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlanDescription {
     /// [`PLAN_VERSION`] of the release that wrote it.
@@ -87,8 +88,8 @@ pub struct StateDescription {
     /// The type of its namespaces, if it has any: windows as a rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Type>,
-    /// The type of one key's value, or of one item of operator state; `unit` for timers. That state has a time to live is a part
-    /// of it: `expiring<..>`.
+    /// The type of one key's value, or of one item of operator state; `unit` for timers. That state has a
+    /// time to live is a part of it: `expiring<..>`.
     pub value: Type,
 }
 
@@ -355,10 +356,13 @@ mod tests {
         let plan = described();
         let text = plan.to_json();
         assert_eq!(PlanDescription::from_json(&text).unwrap(), plan);
-        for part in ["\"type\": \"list<(u64, string)>\"", "\"kind\": \"broadcast\"", "\"max_parallelism\": 128"] {
+        for part in
+            ["\"type\": \"list<(u64, string)>\"", "\"kind\": \"broadcast\"", "\"max_parallelism\": 128"]
+        {
             assert!(text.contains(part), "`{part}` in: {text}");
         }
-        let metas: Vec<String> = plan.operators[0].states.iter().flatten().map(|state| state.meta().to_string()).collect();
+        let metas: Vec<String> =
+            plan.operators[0].states.iter().flatten().map(|state| state.meta().to_string()).collect();
         assert_eq!(
             metas,
             [
@@ -375,7 +379,9 @@ mod tests {
         let text = described().to_json();
         let error = |text: &str| PlanDescription::from_json(text).unwrap_err().to_string();
         assert!(error(&text.replacen("\"version\": 1", "\"version\": 2", 1)).contains("version 2"));
-        for (wrong, right) in [("\"schema\": \"01", "\"schema\": \"07"), ("\"schema\": \"0", "\"schema\": \"")] {
+        for (wrong, right) in
+            [("\"schema\": \"01", "\"schema\": \"07"), ("\"schema\": \"0", "\"schema\": \"")]
+        {
             let text = error(&text.replacen(wrong, right, 1));
             assert!(text.contains("the schema of `"), "{text}");
         }

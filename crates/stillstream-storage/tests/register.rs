@@ -15,8 +15,8 @@ use stillstream_storage::{
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{
-    CheckpointId, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome, JobStart, OperatorId,
-    SnapshotIdentity, StartedFrom,
+    CheckpointId, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome, JobStart,
+    OperatorId, SnapshotIdentity, StartedFrom,
 };
 use tokio::runtime::{Builder, Runtime};
 

@@ -46,7 +46,10 @@ fn another_max_parallelism_and_too_many_subtasks_are_refused_with_both_numbers()
         env
     };
     let text = refused(&next(|env| _ = env.set_max_parallelism(16)), "second");
-    has(&text, &["`count`", "max parallelism 8", "the plan has 16", "set the operator's max parallelism to 8"]);
+    has(
+        &text,
+        &["`count`", "max parallelism 8", "the plan has 16", "set the operator's max parallelism to 8"],
+    );
     let text = refused(&next(|env| _ = env.set_parallelism(9)), "second");
     has(&text, &["`count`", "parallelism is 9", "8 key groups", "at most 8"]);
     starts(&next(|env| _ = env.set_parallelism(8)), "second").unwrap();

@@ -4,10 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
+use stillstream::JobStatus;
 use stillstream::config::RecoveryClaimMode;
 use stillstream::prelude::*;
 
 use crate::program::*;
+
+/// Waits until a job runs and has counted so far.
+#[track_caller]
+fn counts_to(job: &JobClient, counting: &Counting, count: u64) {
+    let far = |job: &JobClient| job.status() == JobStatus::Running && counting.largest.load(SeqCst) > count;
+    assert!(job.wait_until(LONG, far), "{:?} at {}", job.status(), counting.largest.load(SeqCst));
+}
 
 /// A job that counts, and fails when it is told to.
 struct Counting {
@@ -18,7 +26,8 @@ struct Counting {
 fn counting(env: &StreamExecutionEnvironment) -> Counting {
     let (largest, fail) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
     let fails = fail.clone();
-    let all = numbers(env).try_map(move |n| if fails.load(SeqCst) { Err(Error::msg("as it was told")) } else { Ok(n) });
+    let all = numbers(env)
+        .try_map(move |n| if fails.load(SeqCst) { Err(Error::msg("as it was told")) } else { Ok(n) });
     count(all, "count", &largest);
     Counting { largest, fail }
 }
@@ -29,9 +38,9 @@ fn incremental(place: &Place, name: &str) -> PathBuf {
     env.set_incremental_checkpoints(true);
     count(numbers(&env), "count", &Arc::default());
     let job = env.execute_async(name).unwrap();
-    assert!(job.wait_until(LONG, |job| job.metrics().records_in > 2_000));
+    reads(&job, 2_000);
     job.trigger_checkpoint().unwrap();
-    assert!(job.wait_until(LONG, |job| job.metrics().records_in > 4_000));
+    reads(&job, 4_000);
     let taken = job.trigger_checkpoint().unwrap();
     job.cancel();
     assert!(job.wait().is_err());
@@ -53,7 +62,7 @@ fn after_its_first_checkpoint_a_job_does_not_need_the_snapshot_any_more_and_the_
     let env = from(&own, &snapshot);
     let counting_now = counting(&env);
     let job = env.execute_async("second").unwrap();
-    assert!(job.wait_until(LONG, |_| counting_now.largest.load(SeqCst) > 250));
+    counts_to(&job, &counting_now, 250);
     job.trigger_checkpoint().unwrap();
     std::fs::remove_dir_all(theirs.dir()).unwrap();
     job.trigger_checkpoint().unwrap();
@@ -64,7 +73,7 @@ fn after_its_first_checkpoint_a_job_does_not_need_the_snapshot_any_more_and_the_
     let env = from(&own, &snapshot);
     let counting_then = counting(&env);
     let job = env.execute_async("second").unwrap();
-    assert!(job.wait_until(LONG, |_| counting_then.largest.load(SeqCst) > 250));
+    counts_to(&job, &counting_then, 250);
     job.trigger_checkpoint().unwrap();
     job.cancel();
     assert!(job.wait().is_err());
@@ -77,12 +86,12 @@ fn a_job_that_began_from_a_snapshot_goes_on_from_its_own_newer_checkpoint_and_an
     let env = from(&place, &snapshot);
     let now = counting(&env);
     let job = env.execute_async("second").unwrap();
-    assert!(job.wait_until(LONG, |_| now.largest.load(SeqCst) > 450));
+    counts_to(&job, &now, 450);
     let newest = job.trigger_checkpoint().unwrap();
     now.fail.store(true, SeqCst);
     assert!(job.wait().is_err());
 
-    let error = starts(&from(&place, &other), "second").unwrap_err();
+    let error = starts(&from_counting(&place, &other), "second").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
     has(&error.to_string(), &[&newest.path, other.to_str().unwrap(), "leave out `--from`", "--start-fresh"]);
 
@@ -104,7 +113,7 @@ fn a_snapshot_that_is_not_claimed_stays_as_it_is_byte_for_byte() {
     let env = from(&own, &snapshot);
     count(numbers(&env), "count", &Arc::default());
     let job = env.execute_async("second").unwrap();
-    assert!(job.wait_until(LONG, |job| job.metrics().records_in > 100));
+    reads(&job, 100);
     (0..5).for_each(|_| drop(job.trigger_checkpoint().unwrap()));
     job.cancel();
     assert!(job.wait().is_err());
@@ -123,13 +132,16 @@ fn a_claimed_snapshot_goes_with_its_shared_files_once_the_job_has_as_many_checkp
     let (theirs, own) = (Place::new(), Place::new());
     let snapshot = incremental(&theirs, "first");
     let shared = |place: &Place| {
-        files(&place.dir()).into_iter().filter(|(path, _)| path.to_str().unwrap().contains("/shared/")).count()
+        files(&place.dir())
+            .into_iter()
+            .filter(|(path, _)| path.to_str().unwrap().contains("/shared/"))
+            .count()
     };
     assert!(shared(&theirs) > 0);
     let mut env = from_counting(&own, &snapshot);
     env.set_claim_mode(RecoveryClaimMode::Claim).set_num_retained(2);
     let job = env.execute_async("second").unwrap();
-    assert!(job.wait_until(LONG, |job| job.metrics().records_in > 100));
+    reads(&job, 100);
     job.trigger_checkpoint().unwrap();
     assert!(snapshot.join("_metadata").is_file(), "the job has one checkpoint, and keeps two");
     job.trigger_checkpoint().unwrap();
@@ -146,7 +158,7 @@ fn a_shared_file_that_another_checkpoint_names_stays_when_a_claimed_one_goes() {
     env.set_incremental_checkpoints(true).set_num_retained(2);
     count(numbers(&env), "count", &Arc::default());
     let job = env.execute_async("first").unwrap();
-    assert!(job.wait_until(LONG, |job| job.metrics().records_in > 2_000));
+    reads(&job, 2_000);
     let older = PathBuf::from(job.trigger_checkpoint().unwrap().path);
     let newer = PathBuf::from(job.trigger_checkpoint().unwrap().path);
     job.cancel();
@@ -155,7 +167,7 @@ fn a_shared_file_that_another_checkpoint_names_stays_when_a_claimed_one_goes() {
     let mut env = from_counting(&own, &newer);
     env.set_claim_mode(RecoveryClaimMode::Claim);
     let job = env.execute_async("second").unwrap();
-    assert!(job.wait_until(LONG, |job| job.metrics().records_in > 100));
+    reads(&job, 100);
     job.trigger_checkpoint().unwrap();
     assert!(job.wait_until(LONG, |_| !newer.exists()), "{newer:?} is still there");
     job.cancel();
@@ -170,7 +182,7 @@ fn a_checkpoint_that_its_own_job_resumes_from_cannot_be_claimed() {
     let env = theirs.env();
     let now = counting(&env);
     let job = env.execute_async("first").unwrap();
-    assert!(job.wait_until(LONG, |job| job.metrics().records_in > 100));
+    reads(&job, 100);
     let taken = job.trigger_checkpoint().unwrap();
     now.fail.store(true, SeqCst);
     assert!(job.wait().is_err());
@@ -180,4 +192,28 @@ fn a_checkpoint_that_its_own_job_resumes_from_cannot_be_claimed() {
     let error = starts(&env, "second").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
     has(&error.to_string(), &["`first` resumes from this checkpoint itself", "retained"]);
+}
+
+#[test]
+fn a_claimed_savepoint_goes_and_one_that_is_not_claimed_stays() {
+    let place = Place::new();
+    let env = place.env();
+    count(numbers(&env), "count", &Arc::default());
+    let snapshot = savepoint(&env, &place, 1_000);
+    let before = files(&snapshot);
+    for (mode, name) in [(RecoveryClaimMode::NoClaim, "second"), (RecoveryClaimMode::Claim, "third")] {
+        let mut env = from_counting(&place, &snapshot);
+        env.set_claim_mode(mode);
+        let job = env.execute_async(name).unwrap();
+        reads(&job, 100);
+        job.trigger_checkpoint().unwrap();
+        match mode {
+            RecoveryClaimMode::Claim => {
+                assert!(job.wait_until(LONG, |_| !snapshot.exists()), "{snapshot:?} is still there");
+            }
+            _ => assert!(files(&snapshot) == before, "it was changed"),
+        }
+        job.cancel();
+        assert!(job.wait().is_err());
+    }
 }

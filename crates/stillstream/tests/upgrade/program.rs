@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use stillstream::JobStatus;
 use stillstream::prelude::*;
 
 pub const LONG: Duration = Duration::from_secs(60);
@@ -53,11 +54,29 @@ pub fn count(numbers: DataStream<u64>, uid: &str, largest: &Arc<AtomicU64>) {
         .discard();
 }
 
+/// Waits until a job runs, with all its subtasks, and has read so many records.
+#[track_caller]
+pub fn reads(job: &JobClient, records: u64) {
+    let far = |job: &JobClient| job.status() == JobStatus::Running && job.metrics().records_in > records;
+    assert!(job.wait_until(LONG, far), "{:?}", job.status());
+}
+
 /// Runs a job until it has read so many records, takes a checkpoint and cancels it. Gives the checkpoint's directory.
 pub fn take(env: &StreamExecutionEnvironment, name: &str, records: u64) -> PathBuf {
     let job = env.execute_async(name).unwrap();
-    assert!(job.wait_until(LONG, |job| job.metrics().records_in > records), "{:?}", job.status());
+    reads(&job, records);
     let taken = job.trigger_checkpoint().unwrap();
+    job.cancel();
+    assert!(job.wait().is_err());
+    PathBuf::from(taken.path)
+}
+
+/// Runs job `first` until it has read so many records, takes a savepoint and cancels it. Gives the savepoint's directory.
+pub fn savepoint(env: &StreamExecutionEnvironment, place: &Place, records: u64) -> PathBuf {
+    let job = env.execute_async("first").unwrap();
+    reads(&job, records);
+    let folder = place.0.path().join("savepoints");
+    let taken = job.trigger_savepoint(Some(folder.to_str().unwrap()), SavepointFormat::Canonical).unwrap();
     job.cancel();
     assert!(job.wait().is_err());
     PathBuf::from(taken.path)

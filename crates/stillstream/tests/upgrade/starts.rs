@@ -13,11 +13,13 @@ fn three(place: &Place) -> Vec<(u64, u64)> {
     env.set_num_retained(3);
     let (largest, fail) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
     let fails = fail.clone();
-    let all = numbers(&env).try_map(move |n| if fails.load(SeqCst) { Err(Error::msg("as it was told")) } else { Ok(n) });
+    let all = numbers(&env)
+        .try_map(move |n| if fails.load(SeqCst) { Err(Error::msg("as it was told")) } else { Ok(n) });
     count(all, "count", &largest);
     let job = env.execute_async("job").unwrap();
     let mut taken = Vec::new();
     for step in 1..=3 {
+        reads(&job, 0);
         assert!(job.wait_until(LONG, |_| largest.load(SeqCst) > step * 300));
         let id = job.trigger_checkpoint().unwrap().id.0;
         taken.push((id, largest.load(SeqCst)));
@@ -45,7 +47,7 @@ fn again(place: &Place, change: impl FnOnce(&mut StreamExecutionEnvironment)) ->
         .try_map(move |n| if fails.load(SeqCst) { Err(Error::msg("as it was told")) } else { Ok(n) })
         .discard();
     let job = env.execute_async("job")?;
-    assert!(job.wait_until(LONG, |job| job.metrics().records_in > 100 || job.status().is_terminal()));
+    reads(&job, 100);
     job.trigger_checkpoint().unwrap();
     fail.store(true, SeqCst);
     assert!(job.wait().is_err());

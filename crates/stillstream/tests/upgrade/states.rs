@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use stillstream::prelude::*;
+use stillstream::state::Key;
 
 use crate::program::*;
 
@@ -58,7 +59,8 @@ fn next<S: Data + Default, K: Key>(
 ) -> StreamExecutionEnvironment {
     let mut env = place.env();
     env.restore_from(from.to_str().unwrap());
-    let counted = numbers(&env).key_by(move |n| key(*n)).map_with_state("seen", move |seen: &mut S, _| step(seen));
+    let counted =
+        numbers(&env).key_by(move |n| key(*n)).map_with_state("seen", move |seen: &mut S, _| step(seen));
     counted.name("count").uid("count").discard();
     env
 }
@@ -69,12 +71,17 @@ fn a_field_that_is_new_or_gone_is_migrated_and_the_rest_of_the_state_is_there() 
     let from = first(&place);
     let (least, step) = (Arc::new(AtomicU64::new(u64::MAX)), ());
     let seen = least.clone();
-    let env = next(&place, &from, |n| n % 10, move |state: &mut second::Seen| {
-        state.count += 1;
-        assert_eq!(state.last, None, "it starts with its default");
-        seen.fetch_min(state.count, SeqCst);
-        step
-    });
+    let env = next(
+        &place,
+        &from,
+        |n| n % 10,
+        move |state: &mut second::Seen| {
+            state.count += 1;
+            assert_eq!(state.last, None, "it starts with its default");
+            seen.fetch_min(state.count, SeqCst);
+            step
+        },
+    );
     starts(&env, "second").unwrap();
     assert!(least.load(SeqCst) > 50, "a count began anew: {}", least.load(SeqCst));
 }
@@ -88,10 +95,20 @@ fn a_changed_type_is_refused_before_anything_starts_with_the_state_and_both_type
     let text = refused(&env, "second");
     has(
         &text,
-        &["operator `count`", "state `seen` cannot be restored", "count: u64", "count: string", "a u64 can't become a string"],
+        &[
+            "operator `count`",
+            "state `seen` cannot be restored",
+            "count: u64",
+            "count: string",
+            "a u64 can't become a string",
+        ],
     );
     let after: Vec<_> = files(&place.dir()).into_iter().filter(|file| !before.contains(file)).collect();
-    assert!(after.is_empty(), "a refused start has written {:?}", after.iter().map(|file| &file.0).collect::<Vec<_>>());
+    assert!(
+        after.is_empty(),
+        "a refused start has written {:?}",
+        after.iter().map(|file| &file.0).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -99,7 +116,10 @@ fn a_changed_type_of_key_is_refused_before_anything_starts() {
     let place = Place::new();
     let from = first(&place);
     let env = next(&place, &from, |n| (n % 10).to_string(), |state: &mut first::Seen| state.count += 1);
-    has(&refused(&env, "second"), &["`seen`", "keyed by `u64`", "keys by `string`", "the type of a key can never change"]);
+    has(
+        &refused(&env, "second"),
+        &["`seen`", "keyed by `u64`", "keys by `string`", "the type of a key can never change"],
+    );
 }
 
 #[test]
@@ -119,7 +139,16 @@ fn everything_that_is_wrong_is_in_one_refusal() {
         .uid("a")
         .discard();
     let text = refused(&env, "second");
-    has(&text, &["2 reasons", "uid \"gone\"", " bytes)", "--allow-non-restored-state", "a u64 can't become a string"]);
+    has(
+        &text,
+        &[
+            "2 reasons",
+            "uid \"gone\"",
+            " bytes)",
+            "--allow-non-restored-state",
+            "a u64 can't become a string",
+        ],
+    );
 }
 
 #[test]
@@ -140,10 +169,13 @@ fn state_that_nobody_claims_is_an_error_with_its_bytes_or_goes_where_that_is_all
         count(numbers(&env), "kept", &largest);
         (env, largest)
     };
-    has(&refused(&next(false).0, "second"), &["`count` (", "uid \"gone\"", " bytes)", "--allow-non-restored-state"]);
+    has(
+        &refused(&next(false).0, "second"),
+        &["`count` (", "uid \"gone\"", " bytes)", "--allow-non-restored-state"],
+    );
     let (env, largest) = next(true);
     let job = env.execute_async("second").unwrap();
-    assert!(job.wait_until(LONG, |job| job.metrics().records_in > 100));
+    reads(&job, 100);
     job.trigger_checkpoint().unwrap();
     drop(job);
     assert!(largest.load(SeqCst) > 80);
