@@ -82,9 +82,14 @@ fn until(mut there: impl FnMut() -> bool) {
     panic!("nothing has come within two minutes");
 }
 
+/// How many files of committed output there are.
+fn files(out: &Path) -> usize {
+    std::fs::read_dir(out).into_iter().flatten().flatten().filter(|entry| entry.path().is_file()).count()
+}
+
 /// Waits for the first committed output.
 fn output(out: &Path) {
-    until(|| std::fs::read_dir(out).into_iter().flatten().flatten().any(|entry| entry.path().is_file()));
+    until(|| files(out) > 0);
 }
 
 fn numbers(out: &Path) -> Vec<u64> {
@@ -126,10 +131,11 @@ const SLOW: [&str; 6] = ["--records", "100000", "--rate", "20000", "--parallelis
 fn stops_and_goes_on(signal: &str, all: bool, more: &[&str]) {
     let folder = Folder::new();
     let out = folder.path("out");
-    for round in 1..=2 {
-        let file = folder.path(&format!("round {round}"));
-        let mut job = folder.start(&[&SLOW[..], &["--touch", &file], more].concat());
-        until(|| Path::new(&file).exists());
+    for _ in 1..=2 {
+        let before = files(Path::new(&out));
+        let mut job = folder.start(&[&SLOW[..], more].concat());
+        // it has completed a checkpoint: before that a signal ends it with nothing
+        until(|| files(Path::new(&out)) > before);
         job.signal(signal, all);
         job.line(&[signal, "stops with a last checkpoint", "a second signal ends the process at once"]);
         let status = job.end();
@@ -187,9 +193,8 @@ fn a_second_signal_ends_the_process_at_once_although_the_job_cannot_stop() {
 fn a_signal_that_is_delivered_twice_counts_once() {
     let folder = Folder::new();
     let out = folder.path("out");
-    let file = folder.path("running");
-    let mut job = folder.start(&[&SLOW[..], &["--touch", &file]].concat());
-    until(|| Path::new(&file).exists());
+    let mut job = folder.start(&SLOW);
+    output(Path::new(&out));
     // as by a program that starts another one, and passes on what its group has got already
     job.signal("INT", false);
     job.signal("INT", true);
