@@ -140,26 +140,32 @@ impl Beginning {
             ));
             return Ok(());
         }
-        let named = named?;
-        let own_metadata = self.snapshot.as_ref().map(|snapshot| &snapshot.metadata);
-        if own_metadata == Some(named.metadata()) {
+        let own_snapshot = self.snapshot.as_ref();
+        if let (Some(own), Ok(named)) = (own_snapshot, &named)
+            && own.metadata == *named.metadata()
+        {
             return Ok(());
         }
-        let (name, id, named) = (&settings.name, own.id, named.metadata());
-        let own = self.snapshot.as_ref().map_or("", |snapshot| &snapshot.place);
-        let older = match named.job == storage.id()
-            && named.id < id
-            && storage.read_metadata(&path_of(named.id)).is_ok()
-        {
-            true => format!(", `--from-checkpoint {}` to fall back to that older one", named.id),
-            false => String::new(),
+        let (name, id, own) = (&settings.name, own.id, own_snapshot.map_or("", |own| &own.place));
+        let (what, older) = match &named {
+            Ok(named) => {
+                let named = named.metadata();
+                let is_own = named.job == storage.id()
+                    && named.id < id
+                    && storage.read_metadata(&path_of(named.id)).is_ok();
+                let older = match is_own {
+                    true => format!(", `--from-checkpoint {}` to fall back to that older one", named.id),
+                    false => String::new(),
+                };
+                (format!("checkpoint {} of job `{}`", named.id, named.job_name), older)
+            }
+            Err(error) => (format!("which cannot be read: {error}"), String::new()),
         };
         Err(configuration(format!(
             "job `{name}` has a checkpoint of its own, `{own}`, and `--from` (execution.state-recovery.path) names `{from}` \
-             (checkpoint {} of job `{}`): leave out `--from` to go on from checkpoint {id}{older}, or add `--start-fresh` \
+             ({what}): leave out `--from` to go on from checkpoint {id}{older}, or add `--start-fresh` \
              (stillstream.checkpoint.start-fresh: true) to begin from `{from}`; the job's own checkpoints stay then, and only a \
-             person deletes them",
-            named.id, named.job_name
+             person deletes them"
         )))
     }
 
