@@ -157,6 +157,16 @@ impl LocalFleet {
     }
 }
 
+#[cfg(test)]
+impl LocalFleet {
+    /// Tells one worker alone, as if the word to the others were late.
+    pub fn tell(&self, worker: usize, control: Control) {
+        if let Some(inbox) = &self.threads[worker].inbox {
+            inbox.send(control);
+        }
+    }
+}
+
 impl Drop for LocalFleet {
     fn drop(&mut self) {
         // joining is for `shutdown`, which was not called if the JobManager itself panicked
@@ -221,7 +231,3 @@ impl<F: Fn(stillstream_types::Generation, Report) + Send + Sync> ReportSink for 
         (self.0)(generation, report);
     }
 }
-
-#[cfg(test)]
-#[path = "fleet_tests.rs"]
-mod tests;

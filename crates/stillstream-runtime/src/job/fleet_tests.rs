@@ -4,10 +4,12 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use stillstream_types::{CheckpointId, Generation, SavepointFormat, SavepointTarget, SnapshotForm};
 
+use parking_lot::Mutex;
+
 use super::*;
-use crate::clock::{Clock, SystemClock};
+use crate::cluster::fleet::ReportQueue;
+use crate::control::{AttemptSpec, Control, Report};
 use crate::exchange::{OwnedKey, by_key};
-use crate::job::settings::JobSettings;
 use crate::operator::batch::{AnyBatch, Batch};
 use crate::operator::{AsyncSnapshot, Operator, Output, Source, SourceStatus};
 use crate::plan::{EventTimeRole, Exchange, Node, NodeBody, NodeId, NodeInput, Plan};
@@ -75,24 +77,25 @@ const WORD: Duration = Duration::from_secs(60);
 impl Bench {
     /// A source in worker 0, and behind it an operator in each of two workers.
     fn new() -> Self {
-        let (asked, polls) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<std::sync::atomic::AtomicU64>::default());
+        let (asked, polls) =
+            (Arc::<Mutex<Vec<_>>>::default(), Arc::<std::sync::atomic::AtomicU64>::default());
         let (source, operator) = (polls.clone(), asked.clone());
         let mut plan = Plan::default();
         let body = move || Ok(Box::new(Numbers { next: 0, polls: source.clone() }) as Box<dyn Source>);
         plan.add(node("numbers", 1, NodeBody::Source(Arc::new(body)), None));
         let selector = Arc::new(OwnedKey(|n: &u64| *n));
-        let exchange = Exchange::Key(Arc::new(move |groups, p| by_key::<u64, _>(selector.clone(), groups, p)));
+        let exchange =
+            Exchange::Key(Arc::new(move |groups, p| by_key::<u64, _>(selector.clone(), groups, p)));
         let body = move || Ok(Box::new(Asked(operator.clone())) as Box<dyn Operator>);
         plan.add(node("asked", 2, NodeBody::Operator(Arc::new(body)), Some(exchange)));
         let settings = JobSettings { parallelism: 2, ..JobSettings::default() };
         let physical = Arc::new(plan.compile(2, true).unwrap());
-        let stores = crate::job::snapshot_stores(&settings, &None);
+        let stores = snapshot_stores(&settings, &None);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let (sender, reports) = mpsc::channel();
         let sender = Mutex::new(sender);
         let queue = Arc::new(ReportQueue(move |_, report| drop(sender.lock().send(report))));
-        let context =
-            crate::job::context_factory(&settings, &physical, &stores, &clock, &Arc::default(), queue);
+        let context = context_factory(&settings, &physical, &stores, &clock, &Arc::default(), queue);
         let mut fleet = LocalFleet::start(2, context.unwrap()).unwrap();
         fleet.start(AttemptSpec { generation: Generation(1), restored: None }).unwrap();
         Self { fleet, reports, asked, polls }
@@ -100,7 +103,7 @@ impl Bench {
 
     /// Tells one worker alone.
     fn tell(&self, worker: usize, control: Control) {
-        self.fleet.seats[worker].inbox.as_ref().unwrap().send(control);
+        self.fleet.tell(worker, control);
     }
 
     /// Waits for so many acknowledgements; says by whom.
@@ -130,7 +133,8 @@ fn trigger(id: u64, savepoint: Option<&SavepointTarget>, stop: bool) -> Control 
 }
 
 #[test]
-fn a_task_whose_barrier_comes_before_the_word_of_it_waits_and_takes_none_in_the_wrong_form_and_leaves_none_out() {
+fn a_task_whose_barrier_comes_before_the_word_of_it_waits_and_takes_none_in_the_wrong_form_and_leaves_none_out()
+ {
     let dir = tempfile::tempdir().unwrap();
     let target = SavepointTarget {
         location: dir.path().join("savepoint").display().to_string().into(),

@@ -554,3 +554,6 @@ fn context_factory(
         counters: counters.clone(),
     }))
 }
+
+#[cfg(test)]
+mod fleet_tests;

@@ -130,13 +130,14 @@ fn stops_and_goes_on(signal: &str, all: bool, more: &[&str]) {
         let file = folder.path(&format!("round {round}"));
         let mut job = folder.start(&[&SLOW[..], &["--touch", &file], more].concat());
         until(|| Path::new(&file).exists());
+        output(Path::new(&out));
         job.signal(signal, all);
         job.line(&[signal, "stops with a last checkpoint", "a second signal ends the process at once"]);
         let status = job.end();
         assert_eq!(status.code(), Some(0), "{status:?}\n{}", job.log.join("\n"));
         job.has(&[
             "was stopped at checkpoint",
-            "all output is committed",
+            "output is committed up to checkpoint",
             "start it again to go on from checkpoint",
         ]);
         let found = numbers(Path::new(&out));
