@@ -15,7 +15,8 @@ use stillstream_storage::{
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{
-    CheckpointId, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome,
+    CheckpointId, CompletedRef, ErrorKind, Generation, JobEnd, JobFigures, JobId, JobOutcome, JobStart,
+    OperatorId, SnapshotIdentity, StartedFrom,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -681,4 +682,25 @@ fn what_is_written_is_readable_for_its_owner_alone_unless_an_option_says_otherwi
             assert_eq!(mode, if is_folder { folder } else { file }, "{}", path.display());
         }
     }
+}
+
+#[test]
+fn a_register_knows_how_the_life_of_its_job_began() {
+    let place = Place::new();
+    let snapshot = SnapshotIdentity {
+        job: JobId::from_name("other"),
+        checkpoint: CheckpointId(9),
+        generation: Generation(4),
+        triggered_at_ms: -7,
+    };
+    let began = JobStart {
+        from: Some(StartedFrom { location: "/savepoints/a".into(), snapshot, claimed: true }),
+        fell_back_to: Some(CheckpointId(3)),
+        left_behind: vec![OperatorId::from_uid("gone"), OperatorId::from_uid("too")],
+    };
+    let mut lease = place.job().claim("flights").unwrap();
+    lease.update(|record| record.began = Some(Box::new(began.clone()))).unwrap();
+    drop(lease);
+    let lease = place.job().claim("flights").unwrap();
+    assert_eq!(lease.record().began.as_deref(), Some(&began));
 }

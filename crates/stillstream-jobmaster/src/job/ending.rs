@@ -118,16 +118,7 @@ impl JobEngine {
         self.suspend_recorded();
         let suspended = self.recorded == Some(JobOutcome::Suspended);
         if suspended {
-            let name = &self.job.name;
-            let from = match self.coordinator.latest_completed() {
-                _ if !self.job.durable => {
-                    "its checkpoints were in this process only: nothing of it survives, and its next start begins anew"
-                        .into()
-                }
-                Some(newest) => format!("its next start goes on from {newest}"),
-                None => "no checkpoint was completed, so its next start begins without one".into(),
-            };
-            self.log(Level::Info, format!("job `{name}` is suspended: {from}"));
+            self.log(Level::Info, format!("job `{}` is suspended: {}", self.job.name, self.next_start()));
         }
         self.advance(if suspended { JobStatus::Suspended } else { JobStatus::Finished });
         self.end(Ok(()));

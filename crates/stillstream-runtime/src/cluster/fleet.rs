@@ -140,6 +140,14 @@ impl LocalFleet {
         Ok(())
     }
 
+    /// Tells one worker, so that a test can choose their order.
+    #[cfg(test)]
+    pub(crate) fn tell(&self, worker: usize, control: Control) {
+        if let Some(inbox) = &self.threads[worker].inbox {
+            inbox.send(control);
+        }
+    }
+
     /// Ends the worker threads, which run no attempt.
     fn end_threads(&mut self) {
         self.threads.iter().for_each(|thread| {
@@ -153,16 +161,6 @@ impl LocalFleet {
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 guards.join().into_iter().for_each(drop)
             }));
-        }
-    }
-}
-
-#[cfg(test)]
-impl LocalFleet {
-    /// Tells one worker alone, as if the word to the others were late.
-    pub fn tell(&self, worker: usize, control: Control) {
-        if let Some(inbox) = &self.threads[worker].inbox {
-            inbox.send(control);
         }
     }
 }

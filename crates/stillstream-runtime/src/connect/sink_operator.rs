@@ -37,8 +37,8 @@ pub struct SinkOperator<T: Data, S: Sink<T>> {
     policy: CommitPolicy,
     gate: Arc<CommitGate>,
     open: Option<Open<T, S>>,
-    /// It was opened to see which state it has.
-    dry: Option<StoredList<(u64, S::Committable)>>,
+    /// It was opened to see which state it has; a sink without transactions keeps none.
+    dry: Option<Option<StoredList<(u64, S::Committable)>>>,
     items: PhantomData<fn(T)>,
 }
 
@@ -193,10 +193,9 @@ impl<T: Data, S: Sink<T>> Open<T, S> {
 impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
         if context.dry {
-            // a sink without transactions keeps nothing
-            if std::any::TypeId::of::<S::Committable>() != std::any::TypeId::of::<()>() {
-                self.dry = Some(StoredList::open(context, COMMITTABLES, RedistributionMode::Split)?.0);
-            }
+            let has_transactions = std::any::TypeId::of::<S::Committable>() != std::any::TypeId::of::<()>();
+            let open = || StoredList::open(context, COMMITTABLES, RedistributionMode::Split);
+            self.dry = Some(has_transactions.then(open).transpose()?.map(|(stored, _)| stored));
             return Ok(());
         }
         let pass = self.gate.open(context.generation);
@@ -253,6 +252,7 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
 
     fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         if let Some(stored) = &self.dry {
+            let Some(stored) = stored else { return Ok(None) };
             return Ok(Some(Box::new(stored.snapshot(Vec::new())?)));
         }
         let open = self.opened()?;

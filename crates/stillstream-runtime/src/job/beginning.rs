@@ -145,7 +145,8 @@ impl Beginning {
         if own_metadata == Some(named.metadata()) {
             return Ok(());
         }
-        let (name, id, place, named) = (&settings.name, own.id, storage.display(), named.metadata());
+        let (name, id, named) = (&settings.name, own.id, named.metadata());
+        let own = self.snapshot.as_ref().map_or("", |snapshot| &snapshot.place);
         let older = match named.job == storage.id()
             && named.id < id
             && storage.read_metadata(&path_of(named.id)).is_ok()
@@ -154,11 +155,11 @@ impl Beginning {
             false => String::new(),
         };
         Err(configuration(format!(
-            "job `{name}` has a checkpoint of its own, `{place}/{}`, and `--from` (execution.state-recovery.path) names `{from}` \
+            "job `{name}` has a checkpoint of its own, `{own}`, and `--from` (execution.state-recovery.path) names `{from}` \
              (checkpoint {} of job `{}`): leave out `--from` to go on from checkpoint {id}{older}, or add `--start-fresh` \
              (stillstream.checkpoint.start-fresh: true) to begin from `{from}`; the job's own checkpoints stay then, and only a \
              person deletes them",
-            own.path, named.id, named.job_name
+            named.id, named.job_name
         )))
     }
 
@@ -278,6 +279,10 @@ impl Beginning {
                 (kept, [std::mem::take(&mut record.retained), newer].concat());
             if !record.completed.contains(to) {
                 record.completed.push(to.clone());
+                // it was kept for a person, who keeps it when the job does not need it any more
+                if !record.retained.contains(to) {
+                    record.retained.push(to.clone());
+                }
             }
             (record.outcome, record.ended) = (JobOutcome::Running, None);
         }

@@ -4,15 +4,15 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use stillstream_types::{CheckpointId, Generation, SavepointFormat, SavepointTarget, SnapshotForm};
 
-use parking_lot::Mutex;
-
 use super::*;
-use crate::cluster::fleet::ReportQueue;
+use crate::clock::{Clock, SystemClock};
 use crate::control::{AttemptSpec, Control, Report};
-use crate::exchange::{OwnedKey, by_key};
+use crate::dataflow::exchange::{OwnedKey, by_key};
+use crate::job::settings::JobSettings;
 use crate::operator::batch::{AnyBatch, Batch};
 use crate::operator::{AsyncSnapshot, Operator, Output, Source, SourceStatus};
 use crate::plan::{EventTimeRole, Exchange, Node, NodeBody, NodeId, NodeInput, Plan};
+use parking_lot::Mutex;
 
 /// Emits numbers as fast as it may.
 struct Numbers {
@@ -90,12 +90,13 @@ impl Bench {
         plan.add(node("asked", 2, NodeBody::Operator(Arc::new(body)), Some(exchange)));
         let settings = JobSettings { parallelism: 2, ..JobSettings::default() };
         let physical = Arc::new(plan.compile(2, true).unwrap());
-        let stores = snapshot_stores(&settings, &None);
+        let stores = crate::job::snapshot_stores(&settings, &None);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let (sender, reports) = mpsc::channel();
         let sender = Mutex::new(sender);
         let queue = Arc::new(ReportQueue(move |_, report| drop(sender.lock().send(report))));
-        let context = context_factory(&settings, &physical, &stores, &clock, &Arc::default(), queue);
+        let context =
+            crate::job::context_factory(&settings, &physical, &stores, &clock, &Arc::default(), queue);
         let mut fleet = LocalFleet::start(2, context.unwrap()).unwrap();
         fleet.start(AttemptSpec { generation: Generation(1), restored: None }).unwrap();
         Self { fleet, reports, asked, polls }
