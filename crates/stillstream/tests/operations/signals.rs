@@ -72,7 +72,7 @@ impl Job {
 }
 
 /// Waits until the job has a record, or committed output in this folder.
-fn until(there: impl Fn() -> bool) {
+fn until(mut there: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if there() {
             return;
@@ -172,10 +172,32 @@ fn a_second_signal_ends_the_process_at_once_although_the_job_cannot_stop() {
         output(Path::new(&folder.path("out")));
         job.signal("INT", false);
         job.line(&["INT", "stops with a last checkpoint"]);
-        job.signal("TERM", false);
+        // within half a second it counts as the first one, delivered twice
+        until(|| {
+            let ended = job.child.try_wait().unwrap().is_some();
+            if !ended {
+                job.signal("TERM", false);
+            }
+            ended
+        });
         let status = job.end();
         assert_eq!(status.signal(), Some(15), "{status:?}\n{}", job.log.join("\n"));
     }
+}
+
+fn a_signal_that_is_delivered_twice_counts_once() {
+    let folder = Folder::new();
+    let out = folder.path("out");
+    let file = folder.path("running");
+    let mut job = folder.start(&[&SLOW[..], &["--touch", &file]].concat());
+    until(|| Path::new(&file).exists());
+    // as by a program that starts another one, and passes on what its group has got already
+    job.signal("INT", false);
+    job.signal("INT", true);
+    let status = job.end();
+    assert_eq!(status.code(), Some(0), "{status:?}\n{}", job.log.join("\n"));
+    job.has(&["was stopped at checkpoint", "all output is committed"]);
+    assert!(!numbers(Path::new(&out)).is_empty());
 }
 
 fn ctrl_c_while_a_job_waits_for_its_restart_ends_it_soon_at_its_newest_checkpoint() {

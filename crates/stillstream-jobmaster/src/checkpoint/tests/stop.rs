@@ -296,6 +296,7 @@ fn a_cancel_wins_over_a_stop_until_the_stop_is_being_recorded() {
     let commands = bench.register_written();
     assert!(commands.contains(&Command::FinishJob { outcome }));
     assert_eq!(discarded(&commands), [], "a savepoint is a person's");
+    assert_eq!(bench.coordinator.register().unwrap().retained, [savepoint_ref(1, PLACE)]);
     let mut bench = Bench::running(every_ten_seconds());
     bench.stop_up_to_commits(Some(PLACE));
     bench.committed(1);
