@@ -65,6 +65,8 @@ fn goes_on_and_is_restored(backend: Backend, format: SavepointFormat, parallelis
     wait_for(&job, STEP);
     job.trigger_checkpoint().unwrap();
     wait_for(&job, STEP + STEP);
+    // the commit has a thread of its own
+    assert!(job.wait_until(LONG, |_| out.items().len() as u64 == STEP), "{what}");
     let (before, statistics) = (out.items(), job.checkpoint_statistics().counts);
     let checkpoints = files(&folder.path().join("checkpoints"));
     let report = job.trigger_savepoint(None, format).unwrap();
