@@ -1,13 +1,11 @@
 //! What the RocksDB backend says when something is wrong with the disk or a value.
 
-mod shared_store;
-
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use shared_store::SharedStore;
+use crate::shared_store::SharedStore;
 use stillstream_rocksdb::{Compression, MemoryBudget, RocksDbKeyedStateBackend, RocksDbOptions};
 use stillstream_state::{BackendOptions, CurrentKey, Key, KeyedBackend, MemorySnapshotStore, StateError};
 use stillstream_types::{CheckpointId, ErrorKind, KeyGroups};

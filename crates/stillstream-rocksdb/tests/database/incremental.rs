@@ -1,15 +1,12 @@
 //! Incremental checkpoints of the RocksDB backend, on real files.
 
-mod one_percent;
-mod shared_store;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use shared_store::SharedStore;
+use crate::shared_store::SharedStore;
 use stillstream_heap::HeapKeyedStateBackend;
 use stillstream_rocksdb::{LocalRecovery, MemoryBudget, RocksDbKeyedStateBackend, RocksDbOptions};
 use stillstream_state::{
@@ -451,7 +448,7 @@ fn with_one_percent_of_a_million_keys_changed_a_checkpoint_uploads_a_fraction_of
     let folder = tempfile::tempdir()?;
     // with RocksDB's own compactions, whose output is uploaded too
     let options = RocksDbOptions { compaction: None, ..options(folder.path()) };
-    let found = one_percent::measure(folder.path(), KEYS, 9, options)?;
+    let found = crate::one_percent::measure(folder.path(), KEYS, 9, options)?;
     println!("{KEYS} keys, 1 % changed: {found:?}, mean {}", found.mean());
     assert!(found.full > KEYS * 24, "every key and value");
     // most upload one small file; now and then one has the output of a compaction

@@ -1,7 +1,5 @@
 //! Compactions of state with a time to live, checkpoints of it, and the way from one backend to the other.
 
-mod shared_store;
-
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +15,7 @@ use stillstream_state::{
 use stillstream_types::config::CompactionStyle;
 use stillstream_types::{CheckpointId, KeyGroupRange, KeyGroups, KeyedSnapshot};
 
-use shared_store::SharedStore;
+use crate::shared_store::SharedStore;
 
 type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
 

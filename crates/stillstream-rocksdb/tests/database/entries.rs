@@ -1,13 +1,11 @@
 //! What is in RocksDB's own files is told without the program, and is what the canonical form says.
 
-mod shared_store;
-
 use std::error::Error;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use shared_store::SharedStore;
+use crate::shared_store::SharedStore;
 use stillstream_rocksdb::{MemoryBudget, RocksDbBackendFactory, RocksDbOptions, for_each_entry};
 use stillstream_state::conformance::{Everything, PlainEntry, all_groups, backend_of};
 use stillstream_state::snapshot::SnapshotEntry;

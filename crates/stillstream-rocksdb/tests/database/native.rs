@@ -1,14 +1,12 @@
 //! Native savepoints: files of RocksDB that belong to the savepoint alone.
 
-mod shared_store;
-
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 
+use crate::shared_store::SharedStore;
 use proptest::prelude::*;
-use shared_store::SharedStore;
 use stillstream_heap::{HeapBackendFactory, HeapKeyedStateBackend};
 use stillstream_rocksdb::{MemoryBudget, RocksDbBackendFactory, RocksDbKeyedStateBackend, RocksDbOptions};
 use stillstream_state::conformance::{ONE_TO_EIGHT, every_parallelism_becomes_every_other};

@@ -1,8 +1,5 @@
 //! The RocksDB backend runs the conformance suite; and it and the heap backend do what plain maps do.
 
-mod model;
-mod round_trip;
-
 use std::sync::OnceLock;
 
 use stillstream_rocksdb::{MemoryBudget, RocksDbBackendFactory, RocksDbOptions};
@@ -13,7 +10,7 @@ fn folder() -> &'static std::path::Path {
 }
 
 /// `timer_cache`: timers of a key group that are in memory.
-fn rocksdb(timer_cache: usize) -> RocksDbBackendFactory {
+pub fn rocksdb(timer_cache: usize) -> RocksDbBackendFactory {
     let options = RocksDbOptions {
         timer_cache,
         memory: MemoryBudget { total_bytes: Some(32 << 20), ..MemoryBudget::default() },

@@ -1,13 +1,11 @@
 //! Failures and restarts of real jobs: within the process, and of the whole program.
 
-mod paced;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use paced::Paced;
+use crate::paced::Paced;
 use stillstream::Batch;
 use stillstream::config::options;
 use stillstream::connect::{Committer, Plain, Prepared, Sink, SinkContext, SinkWriter};

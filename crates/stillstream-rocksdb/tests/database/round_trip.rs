@@ -6,7 +6,7 @@ use stillstream_state::conformance::{Everything, all_groups, backend_of, entries
 use stillstream_state::{BackendFactory, KeyedBackend, MemorySnapshotStore, StateError};
 use stillstream_types::KeyedStateHandle;
 
-use super::rocksdb;
+use crate::conformance::rocksdb;
 
 const STORE: MemorySnapshotStore = MemorySnapshotStore::unlimited();
 
