@@ -113,8 +113,8 @@ pub(crate) struct Subtask {
     pub chain: Chain,
     pub outputs: Outputs,
     pub activator: Activator,
-    /// Checkpoints that were triggered and whose barrier has not been taken, oldest first. None is lost, however many
-    /// there are: a barrier cannot be taken without.
+    /// Checkpoints that were triggered and whose barrier has not been taken, oldest first. None is lost,
+    /// however many there are: a barrier cannot be taken without.
     pub triggers: VecDeque<Trigger>,
     /// A source ends here, as if it had no more records.
     pub drains: bool,

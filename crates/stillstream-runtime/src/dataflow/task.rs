@@ -114,8 +114,8 @@ impl InputTask {
         self.subtask.processing_time(&mut turn, sessions)
     }
 
-    /// Takes the barrier of epoch `next`, and before it those of the checkpoints that lie between. `false`: this worker has
-    /// not heard of it yet; the mail will wake the task.
+    /// Takes the barrier of epoch `next`, and before it those of the checkpoints that lie between. `false`:
+    /// this worker has not heard of it yet; the mail will wake the task.
     fn barriers(&mut self, next: u64, sessions: Sessions<'_, '_>) -> Result<bool> {
         if self.subtask.triggers.back().is_none_or(|newest| newest.id.0 < next) {
             return Ok(false);
