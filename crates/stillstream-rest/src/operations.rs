@@ -1,5 +1,5 @@
-//! Operations: what takes longer than a request may. Each has an id, runs on a thread of its own, and its outcome is kept for a
-//! while after its end (`rest.async.store-duration`).
+//! Operations: what takes longer than a request may. Each has an id, runs on a thread of its own, and its
+//! outcome is kept for a while after its end (`rest.async.store-duration`).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -159,8 +159,8 @@ impl Operations {
         Ok(())
     }
 
-    /// Where an operation stands. With its outcome comes what holds the end of its job, which is to be kept until the outcome
-    /// is sent.
+    /// Where an operation stands. With its outcome comes what holds the end of its job, which is to be kept
+    /// until the outcome is sent.
     ///
     /// # Errors
     /// If there is none with this id, or its outcome has been forgotten.

@@ -56,7 +56,7 @@ fn job(arguments: &[&str], variables: &[(&str, &str)]) -> Job {
         let from = read.len();
         assert!(log.read_line(&mut read).unwrap() > 0, "the job has ended: {read}");
         if let Some((_, url)) = read[from..].split_once("answers by REST at ") {
-            let url = url.trim().to_owned();
+            let url = url.split_whitespace().next().unwrap().to_owned();
             return Job { child, log, url };
         }
     }
@@ -91,6 +91,12 @@ fn json(url: &str, arguments: &[&str]) -> Value {
         .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
 }
 
+/// Waits until its tasks run: before that there is nothing to take a savepoint of.
+fn until_running(job: &Job) -> &str {
+    while json(&job.url, &["list"])[0]["state"] != "RUNNING" {}
+    &job.url
+}
+
 /// Checkpoints in this folder, and any free port.
 fn with_checkpoints<'a>(folder: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let fixed = ["--checkpoint-dir", folder, "--checkpoint-interval", "1h", "-D", "rest.bind-port=0"];
@@ -101,7 +107,7 @@ fn a_person_watches_a_job_and_takes_savepoints_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let (ck, sp) = (folder.path().join("ck"), folder.path().join("sp").display().to_string());
     let job = job(&with_checkpoints(ck.to_str().unwrap(), &[]), &[]);
-    let url = job.url.as_str();
+    let url = until_running(&job);
 
     let list = said(0, url, &["list"]);
     assert!(list.contains("carriers") && list.contains("RUNNING"), "{list}");
@@ -142,13 +148,13 @@ fn a_job_is_stopped_with_a_savepoint_and_goes_on_from_it() {
     let (ck, sp) =
         (folder.path().join("ck").display().to_string(), folder.path().join("sp").display().to_string());
     let first = job(&with_checkpoints(&ck, &[]), &[]);
-    let savepoint = said(0, &first.url, &["stop", "carriers", &sp]).trim().to_owned();
+    let savepoint = said(0, until_running(&first), &["stop", "carriers", &sp]).trim().to_owned();
     assert!(Path::new(&savepoint).join("_metadata").is_file(), "{savepoint}");
     let (code, log) = first.end();
     assert_eq!(code, Some(0), "{log}");
 
     let second = job(&with_checkpoints(&ck, &["--from", &savepoint]), &[]);
-    let statistics = json(&second.url, &["checkpoints", "carriers"]);
+    let statistics = json(until_running(&second), &["checkpoints", "carriers"]);
     assert_eq!(statistics["latest"]["restored"]["external_path"], savepoint.as_str());
     let drained = json(&second.url, &["stop", "carriers", &sp, "--drain"]);
     assert!(Path::new(drained["location"].as_str().unwrap()).join("_metadata").is_file(), "{drained}");

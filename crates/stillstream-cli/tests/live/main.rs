@@ -1,7 +1,7 @@
 //! The command against running jobs, as a person in two terminals has it.
 //!
-//! The tests start this program again as a job, with arguments of its own; so it cannot be one of the usual test programs,
-//! whose arguments are the test runner's.
+//! The tests start this program again as a job, with arguments of its own; so it cannot be one of the usual
+//! test programs, whose arguments are the test runner's.
 
 mod checks;
 mod job;

@@ -204,15 +204,15 @@ impl CheckpointCoordinator {
         match outcome {
             // a later start resumes from them
             JobOutcome::Failed | JobOutcome::Running | JobOutcome::Suspended => {}
-            // the savepoint has everything, and nobody is to take an older checkpoint for the newest
-            JobOutcome::Stopped => {
-                let completed = std::mem::take(&mut record.completed);
-                record.retained.extend(completed.into_iter().filter(CompletedRef::is_savepoint));
-            }
             JobOutcome::Cancelled if self.config.retention == Retention::RetainOnCancellation => {
                 record.retained.append(&mut record.completed);
             }
-            JobOutcome::Cancelled | JobOutcome::Finished => record.completed.clear(),
+            // the savepoint of a stop has everything, and nobody is to take an older checkpoint for the newest
+            JobOutcome::Stopped | JobOutcome::Cancelled => {
+                let completed = std::mem::take(&mut record.completed);
+                record.retained.extend(completed.into_iter().filter(CompletedRef::is_savepoint));
+            }
+            JobOutcome::Finished => record.completed.clear(),
         }
         record
     }

@@ -17,23 +17,24 @@ use crate::message::Control;
 impl JobEngine {
     fn cancelled(&self) -> Error {
         let name = &self.job.name;
-        let how = match self.job.checkpoint.retention {
-            Retention::RetainOnCancellation => match self.coordinator.latest_completed() {
-                Some(newest) => format!(
-                    "its checkpoint {} is kept: `--from {}/{}` goes on from it, `--start-fresh` begins anew",
-                    newest.id, self.job.place, newest.path
-                ),
-                None => match &self.job.from_snapshot {
-                    Some(snapshot) => format!(
-                        "no checkpoint was completed: `--from {snapshot}` goes on from where it had started, `--start-fresh` \
-                         begins anew"
-                    ),
-                    None => "no checkpoint was completed: `--start-fresh` begins anew".into(),
-                },
-            },
-            _ => "its checkpoints are deleted (execution.checkpointing.externalized-checkpoint-retention): `--start-fresh` \
-                  begins anew"
-                .into(),
+        let anew = "`--start-fresh` begins anew";
+        let kept = self.job.checkpoint.retention == Retention::RetainOnCancellation;
+        let how = match (self.coordinator.latest_completed(), &self.job.from_snapshot) {
+            // that of a stop which did not come to its end
+            (Some(newest), _) if newest.is_savepoint() => {
+                format!("`--from {}` goes on from its savepoint, {anew}", newest.path)
+            }
+            (Some(newest), _) if kept => format!(
+                "its checkpoint {} is kept: `--from {}/{}` goes on from it, {anew}",
+                newest.id, self.job.place, newest.path
+            ),
+            (None, Some(snapshot)) => format!(
+                "no checkpoint was completed: `--from {snapshot}` goes on from where it had started, {anew}"
+            ),
+            (None, None) if kept => format!("no checkpoint was completed: {anew}"),
+            _ => format!(
+                "its checkpoints are deleted (execution.checkpointing.externalized-checkpoint-retention): {anew}"
+            ),
         };
         let message = match self.job.checkpointing() && self.job.durable {
             true => format!("job `{name}` was cancelled; {how}"),
@@ -118,16 +119,7 @@ impl JobEngine {
         self.suspend_recorded();
         let suspended = self.recorded == Some(JobOutcome::Suspended);
         if suspended {
-            let name = &self.job.name;
-            let from = match self.coordinator.latest_completed() {
-                _ if !self.job.durable => {
-                    "its checkpoints were in this process only: nothing of it survives, and its next start begins anew"
-                        .into()
-                }
-                Some(newest) => format!("its next start goes on from {newest}"),
-                None => "no checkpoint was completed, so its next start begins without one".into(),
-            };
-            self.log(Level::Info, format!("job `{name}` is suspended: {from}"));
+            self.log(Level::Info, format!("job `{}` is suspended: {}", self.job.name, self.next_start()));
         }
         self.advance(if suspended { JobStatus::Suspended } else { JobStatus::Finished });
         self.end(Ok(()));

@@ -7,7 +7,7 @@ use stillstream_types::{CheckpointId, Generation, SavepointFormat, SavepointTarg
 use super::*;
 use crate::clock::{Clock, SystemClock};
 use crate::control::{AttemptSpec, Control, Report};
-use crate::exchange::{OwnedKey, by_key};
+use crate::dataflow::exchange::{OwnedKey, by_key};
 use crate::job::settings::JobSettings;
 use crate::operator::batch::{AnyBatch, Batch};
 use crate::operator::{AsyncSnapshot, Operator, Output, Source, SourceStatus};

@@ -242,6 +242,10 @@ fn start_of(
         }
         StartDecision::AlreadyCancelled { ended, retained } => {
             let kept = match retained {
+                Some(kept) if kept.is_savepoint() => format!(
+                    "`--from {}` goes on from its savepoint, `--start-fresh` runs it from the beginning",
+                    kept.path
+                ),
                 Some(kept) => format!(
                     "`--from {}/{}` goes on from the checkpoint that was kept, `--start-fresh` runs it from the beginning",
                     storage.display(),

@@ -154,7 +154,8 @@ fn behind_the_last_barrier_of_a_stop_no_timer_fires_and_no_source_is_read_while_
         let folder = tempfile::tempdir().unwrap();
         let run = Run { interval: Some(hours(24)), ..Run::new(folder.path(), Backend::Heap) };
         let (env, sink) = (run.environment(), Slow::default());
-        let numbers = env.from_source("numbers", Generator::unbounded(|n| n % 50).records_per_second(5_000.0));
+        let numbers =
+            env.from_source("numbers", Generator::unbounded(|n| n % 50).records_per_second(5_000.0));
         let ticks = numbers.uid("numbers").key_by(|n| *n).process::<Ticking>().uid("ticks");
         ticks.map(|n| n).disable_chaining().sink_to("slow", sink.clone()).uid("slow");
         let job = env.execute_async("ticking").unwrap();
@@ -164,6 +165,10 @@ fn behind_the_last_barrier_of_a_stop_no_timer_fires_and_no_source_is_read_while_
             false => job.stop().unwrap(),
         };
         let result = job.wait().unwrap();
-        assert_eq!(result.records_out, sink.committed.load(SeqCst), "all that the sink has seen is committed");
+        assert_eq!(
+            result.records_out,
+            sink.committed.load(SeqCst),
+            "all that the sink has seen is committed"
+        );
     }
 }

@@ -220,6 +220,14 @@ fn a_cancel_during_a_stop_wins() {
     bench.stops(false);
     assert!(bench.refusal().contains("the job was cancelled"));
     assert_eq!((bench.engine.status(), bench.outcome()), (JobStatus::Canceled, Some(JobOutcome::Cancelled)));
+    // the savepoint is complete, and the commits are under way: the savepoint is where everything goes on
+    let mut bench = Bench::running();
+    bench.stop(to_a_savepoint());
+    bench.acknowledge(1);
+    bench.on(JobEvent::Cancel);
+    bench.stops(false);
+    let text = bench.error();
+    assert!(text.contains("`--from /s/savepoint-1` goes on from its savepoint"), "{text}");
     // the same during a suspend
     let mut bench = Bench::new(Some(SECOND * 10), 2);
     bench.on(JobEvent::Submitted);

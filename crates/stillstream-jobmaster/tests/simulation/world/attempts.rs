@@ -38,6 +38,8 @@ pub struct Attempt {
     position: u64,
     /// The sources were told to end.
     drained: bool,
+    /// And a checkpoint has begun since.
+    cut_since: bool,
     /// The barrier of a stop has left the sources: nothing follows.
     held: bool,
     /// How far the input was at the barrier of each checkpoint.
@@ -165,6 +167,9 @@ impl World {
     ) {
         if let Some(attempt) = self.attempt(node, generation) {
             assert!(!attempt.held, "checkpoint {checkpoint} begins behind the last one of a stop");
+            // from any other than the last one a job that goes on would start with event time at its end
+            assert!(!attempt.drained || !attempt.cut_since, "checkpoint {checkpoint} begins behind a drain");
+            attempt.cut_since = attempt.drained;
             attempt.cuts.insert(checkpoint, attempt.position);
             attempt.places.extend(savepoint.map(|place| (checkpoint, place)));
             attempt.held |= stop;
