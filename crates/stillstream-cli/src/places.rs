@@ -52,8 +52,8 @@ pub(crate) fn directory(job: &JobStorage, named: &CompletedRef) -> String {
     }
 }
 
-/// The snapshots that lie in a directory by themselves, each in a folder of its own: savepoints, if they are not copies of
-/// checkpoints.
+/// The snapshots that lie in a directory by themselves, each in a folder of its own: savepoints, if they are
+/// not copies of checkpoints.
 pub(crate) fn savepoints(dir: &str) -> Result<Vec<PathBuf>, Error> {
     let path = local(dir)?;
     let unreadable = |error: std::io::Error| {
