@@ -1,4 +1,5 @@
-//! A bit that has turned, or a part that is missing, at any place of any file of a savepoint: it is found, named, and never restored.
+//! A bit that has turned, or a part that is missing, at any place of any file of a savepoint: it is found,
+//! named, and never restored.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! A savepoint of each version stays readable, and today's is written with the same bytes.
 //!
-//! A new version gets a directory of its own beside these, which stay as they are: copy into it what `write` makes.
+//! A new version gets a directory of its own beside these, which stay as they are: copy into it what `write`
+//! makes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -71,7 +72,7 @@ fn a_savepoint_that_is_written_now_has_the_bytes_of_the_golden_one() {
     check(&now, &HeapBackendFactory::default());
     let (written, golden) = (files(&now), files(&golden("savepoint-v1")));
     assert_eq!(written.keys().collect::<Vec<_>>(), golden.keys().collect::<Vec<_>>());
-    // the order of a map's entries in memory, which the form leaves open, follows the width of the processor's vectors
+    // the order of a map's entries, which the form leaves open, follows the width of the processor's vectors
     if cfg!(target_arch = "x86_64") {
         for (name, bytes) in &written {
             assert!(
@@ -93,7 +94,7 @@ fn rocksdb(folder: &Path) -> stillstream_rocksdb::RocksDbBackendFactory {
 fn a_savepoint_of_version_2_in_rocksdbs_own_form_is_readable() {
     let folder = tempfile::tempdir().unwrap();
     check(&golden("savepoint-v2-rocksdb"), &rocksdb(folder.path()));
-    // what is written now is read too; its bytes differ, since RocksDB writes times and its own version into its files
+    // what is written now is read too; its bytes differ: RocksDB writes times and its version into its files
     let now = folder.path().join("savepoint");
     let native = stillstream_types::SavepointFormat::Native;
     crate::written::write(&now, &rocksdb(folder.path()), native).unwrap();

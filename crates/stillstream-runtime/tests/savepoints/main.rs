@@ -1,5 +1,5 @@
-//! Savepoints as directories: golden files of each form, damage at every place, and operator state through changes of the
-//! parallelism.
+//! Savepoints as directories: golden files of each form, damage at every place, and operator state through
+//! changes of the parallelism.
 
 mod damage;
 mod golden;
