@@ -47,7 +47,8 @@ fn files_of_rocksdb(
     Err(StateError::Malformed {
         path: handle.meta.path().unwrap_or("(inline state)").into(),
         part: "its form".into(),
-        why: "it consists of files of RocksDB, and this command was built without the feature `rocksdb`"
+        why: "it consists of files of RocksDB, and this command was built without the cargo feature `rocksdb`: install it with \
+              `--features rocksdb` to look inside"
             .into(),
     })
 }
