@@ -30,7 +30,7 @@
 //!         job: JobId::from_name("example"),
 //!         name: "example".into(),
 //!         checkpoint: CheckpointConfig::default(),
-//!         restart: RestartStrategyConfig::None,
+//!         restart: config::RestartStrategy::None,
 //!         tasks: vec![TaskInfo { id, name: "flights".into(), operators: vec![], is_source: true }],
 //!         workers: 1,
 //!         from_snapshot: None,
@@ -87,7 +87,7 @@ mod plan;
 mod restore;
 
 pub use checkpoint::command::CheckpointReport;
-pub use checkpoint::config::{CheckpointConfig, CheckpointingMode, ConfigError, Retention};
+pub use checkpoint::config::{CheckpointConfig, ConfigError};
 pub use checkpoint::distribution::Distribution;
 pub use checkpoint::event::RequestId;
 pub use checkpoint::failure::{CheckpointFailure, FailureReason};
@@ -102,7 +102,6 @@ pub use job::engine::JobEngine;
 pub use job::exceptions::ExceptionEntry;
 pub use job::figures::Measured;
 pub use job::interface::{JobCommand, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
-pub use job::restart::RestartStrategyConfig;
 pub use job::start::{StartDecision, decide_start};
 pub use job::status::JobStatus;
 pub use message::{AckMetrics, AttemptSpec, ChannelTime, Control, Report, RestoredState, TaskTime};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stillstream_jobmaster::{CheckpointConfig, CheckpointingMode, RestartStrategyConfig, Retention};
+use stillstream_jobmaster::CheckpointConfig;
 use stillstream_runtime::connect::CommitPolicy;
 use stillstream_runtime::job::{JobSettings, StateBackend};
 use stillstream_types::config::{self, CheckpointStorageType, Configuration, StateBackendType, options as o};
@@ -59,7 +59,7 @@ pub(crate) fn job_settings(
         chaining: config.get(o::OPERATOR_CHAINING),
         checkpoint: checkpoint(config),
         backend: backend(config, memory)?,
-        restart: Some(restart(config)),
+        restart: Some(config.restart_strategy()),
         from_snapshot: config.get(o::RECOVERY_PATH),
         allow_non_restored_state: config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE),
         start_fresh: config.get(o::START_FRESH),
@@ -91,20 +91,13 @@ pub(crate) fn job_settings(
 fn checkpoint(config: &Configuration) -> CheckpointConfig {
     CheckpointConfig {
         interval: config.get(o::CHECKPOINTING_INTERVAL),
-        mode: match config.get(o::CHECKPOINTING_MODE) {
-            config::CheckpointingMode::ExactlyOnce => CheckpointingMode::ExactlyOnce,
-            config::CheckpointingMode::AtLeastOnce => CheckpointingMode::AtLeastOnce,
-        },
+        mode: config.get(o::CHECKPOINTING_MODE),
         timeout: config.get(o::CHECKPOINTING_TIMEOUT),
         min_pause: config.get(o::MIN_PAUSE_BETWEEN_CHECKPOINTS),
         max_concurrent: natural(config.get(o::MAX_CONCURRENT_CHECKPOINTS)) as usize,
         tolerable_failed_checkpoints: natural(config.get(o::TOLERABLE_FAILED_CHECKPOINTS)),
         num_retained: natural(config.get(o::NUM_RETAINED_CHECKPOINTS)) as usize,
-        retention: match config.get(o::EXTERNALIZED_CHECKPOINT_RETENTION) {
-            config::ExternalizedCheckpointRetention::NoExternalizedCheckpoints => Retention::NoExternalized,
-            config::ExternalizedCheckpointRetention::DeleteOnCancellation => Retention::DeleteOnCancellation,
-            config::ExternalizedCheckpointRetention::RetainOnCancellation => Retention::RetainOnCancellation,
-        },
+        retention: config.get(o::EXTERNALIZED_CHECKPOINT_RETENTION),
     }
 }
 
@@ -145,29 +138,6 @@ fn backend(config: &Configuration, memory: &MemoryStateBackend) -> Result<StateB
             StateBackend::Memory { max_state_size: memory.max_state_size, asynchronous, checkpoint_uri }
         }
     })
-}
-
-fn restart(config: &Configuration) -> RestartStrategyConfig {
-    match config.restart_strategy() {
-        config::RestartStrategy::None => RestartStrategyConfig::None,
-        config::RestartStrategy::FixedDelay { attempts, delay } => {
-            RestartStrategyConfig::FixedDelay { attempts: natural(attempts), delay }
-        }
-        config::RestartStrategy::FailureRate { max_failures, interval, delay } => {
-            let max_failures_per_interval = natural(max_failures);
-            RestartStrategyConfig::FailureRate { max_failures_per_interval, interval, delay }
-        }
-        config::RestartStrategy::ExponentialDelay { attempts, initial, max, multiplier, jitter, reset } => {
-            RestartStrategyConfig::ExponentialDelay {
-                initial_backoff: initial,
-                max_backoff: max,
-                backoff_multiplier: multiplier,
-                reset_backoff_threshold: reset,
-                jitter_factor: jitter,
-                attempts_before_reset_backoff: natural(attempts),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use stillstream_types::config::{CheckpointingMode, ExternalizedCheckpointRetention, RestartStrategy};
 
 fn config(pairs: &[(&str, &str)]) -> Configuration {
     let mut config = Configuration::new();
@@ -14,7 +15,7 @@ fn settings(pairs: &[(&str, &str)]) -> JobSettings {
 
 #[test]
 fn nothing_configured_gives_the_defaults_of_the_runtime() {
-    let defaults = JobSettings { restart: Some(RestartStrategyConfig::None), ..JobSettings::default() };
+    let defaults = JobSettings { restart: Some(RestartStrategy::None), ..JobSettings::default() };
     assert_eq!(format!("{:?}", settings(&[])), format!("{defaults:?}"));
 }
 
@@ -38,10 +39,10 @@ fn every_key_arrives() {
         }),
         ("execution.checkpointing.num-retained", "5", |s| s.checkpoint.num_retained == 5),
         ("execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION", |s| {
-            s.checkpoint.retention == Retention::RetainOnCancellation
+            s.checkpoint.retention == ExternalizedCheckpointRetention::RetainOnCancellation
         }),
         ("execution.checkpointing.externalized-checkpoint-retention", "DELETE_ON_CANCELLATION", |s| {
-            s.checkpoint.retention == Retention::DeleteOnCancellation
+            s.checkpoint.retention == ExternalizedCheckpointRetention::DeleteOnCancellation
         }),
         ("execution.checkpointing.dir", "/c", |s| {
             s.backend == StateBackend::Fs { checkpoint_uri: "/c".into(), asynchronous: true }
@@ -102,17 +103,17 @@ fn every_restart_strategy_arrives_with_its_numbers() {
     let of = |pairs: &[(&str, &str)]| settings(pairs).restart.unwrap();
     assert_eq!(
         of(&[("execution.checkpointing.interval", "1 s")]),
-        RestartStrategyConfig::default_for(true),
+        RestartStrategy::default_for(true),
         "with checkpoints and nothing configured"
     );
-    assert_eq!(of(&[("restart-strategy.type", "none")]), RestartStrategyConfig::None);
+    assert_eq!(of(&[("restart-strategy.type", "none")]), RestartStrategy::None);
     assert_eq!(
         of(&[
             ("restart-strategy.type", "fixed-delay"),
             ("restart-strategy.fixed-delay.attempts", "3"),
             ("restart-strategy.fixed-delay.delay", "2 s"),
         ]),
-        RestartStrategyConfig::FixedDelay { attempts: 3, delay: secs(2) }
+        RestartStrategy::FixedDelay { attempts: 3, delay: secs(2) }
     );
     assert_eq!(
         of(&[
@@ -121,11 +122,7 @@ fn every_restart_strategy_arrives_with_its_numbers() {
             ("restart-strategy.failure-rate.failure-rate-interval", "5 s"),
             ("restart-strategy.failure-rate.delay", "6 s"),
         ]),
-        RestartStrategyConfig::FailureRate {
-            max_failures_per_interval: 4,
-            interval: secs(5),
-            delay: secs(6)
-        }
+        RestartStrategy::FailureRate { max_failures_per_interval: 4, interval: secs(5), delay: secs(6) }
     );
     assert_eq!(
         of(&[
@@ -137,7 +134,7 @@ fn every_restart_strategy_arrives_with_its_numbers() {
             ("restart-strategy.exponential-delay.jitter-factor", "0.25"),
             ("restart-strategy.exponential-delay.reset-backoff-threshold", "4 s"),
         ]),
-        RestartStrategyConfig::ExponentialDelay {
+        RestartStrategy::ExponentialDelay {
             initial_backoff: secs(2),
             max_backoff: secs(3),
             backoff_multiplier: 2.5,

@@ -2,30 +2,7 @@
 
 use std::time::Duration;
 
-/// What a record may be counted as after a recovery.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum CheckpointingMode {
-    /// Each record affects state once.
-    #[default]
-    ExactlyOnce,
-    /// Each record affects state at least once; nothing waits for alignment.
-    AtLeastOnce,
-}
-
-/// What happens to completed checkpoints when a person cancels the job.
-///
-/// Whatever is chosen, a job that *failed* keeps its checkpoints (its next start resumes from them), and a job that
-/// *finished* deletes them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Retention {
-    /// Flink's `NO_EXTERNALIZED_CHECKPOINTS`: deleted on cancellation.
-    #[default]
-    NoExternalized,
-    /// Flink's `DELETE_ON_CANCELLATION`.
-    DeleteOnCancellation,
-    /// Flink's `RETAIN_ON_CANCELLATION`: kept, and named in the register as kept for their owner.
-    RetainOnCancellation,
-}
+use stillstream_types::config::{CheckpointingMode, ExternalizedCheckpointRetention};
 
 /// The settings of one job's checkpoints. The defaults are Flink's.
 ///
@@ -53,7 +30,7 @@ pub struct CheckpointConfig {
     /// `execution.checkpointing.num-retained`
     pub num_retained: usize,
     /// `execution.checkpointing.externalized-checkpoint-retention`
-    pub retention: Retention,
+    pub retention: ExternalizedCheckpointRetention,
 }
 
 impl Default for CheckpointConfig {
@@ -66,7 +43,7 @@ impl Default for CheckpointConfig {
             max_concurrent: 1,
             tolerable_failed_checkpoints: 0,
             num_retained: 1,
-            retention: Retention::NoExternalized,
+            retention: ExternalizedCheckpointRetention::NoExternalizedCheckpoints,
         }
     }
 }

@@ -11,12 +11,12 @@ use stillstream_types::{
 use super::{CheckpointCoordinator, Stopped};
 use crate::checkpoint::command::Command;
 use crate::checkpoint::completed::latest;
-use crate::checkpoint::config::Retention;
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
 use crate::checkpoint::register::{Purpose, RETRY};
 use crate::checkpoint::request_queue::Request;
 use crate::checkpoint::statistics::missing_text;
 use crate::message::Control;
+use stillstream_types::config::ExternalizedCheckpointRetention as Retention;
 
 /// A notice can be lost: who has not confirmed is told again after this time.
 const REMIND: Duration = Duration::from_secs(5);

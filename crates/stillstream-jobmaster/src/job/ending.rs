@@ -10,9 +10,9 @@ use super::engine::{JobEngine, Phase};
 use super::interface::{JobCommand, Level};
 use super::status::JobStatus;
 use super::stopping::Why;
-use crate::checkpoint::config::Retention;
 use crate::checkpoint::event::Event;
 use crate::message::Control;
+use stillstream_types::config::ExternalizedCheckpointRetention as Retention;
 
 impl JobEngine {
     fn cancelled(&self) -> Error {

@@ -12,7 +12,7 @@ use stillstream_types::{
 use super::exceptions::{ExceptionEntry, Exceptions};
 use super::figures::Figures;
 use super::interface::{JobCommand, JobEvent, JobSetup, Level};
-use super::restart::{Repetition, RestartStrategy};
+use super::restart::{Repetition, RestartTracker};
 use super::status::{JobState, JobStatus};
 use super::stopping::Why;
 use crate::checkpoint::command::Command;
@@ -120,7 +120,7 @@ pub struct JobEngine {
     pub(super) job: Job,
     pub(super) coordinator: CheckpointCoordinator,
     pub(super) status: JobState,
-    pub(super) strategy: RestartStrategy,
+    pub(super) strategy: RestartTracker,
     pub(super) repetition: Repetition,
     pub(super) phase: Phase,
     pub(super) attempt: Attempt,
@@ -175,7 +175,7 @@ impl JobEngine {
             },
             coordinator,
             status: JobState::new(),
-            strategy: RestartStrategy::new(setup.restart),
+            strategy: RestartTracker::new(setup.restart),
             repetition: Repetition::default(),
             phase: Phase::Preparing { until: None },
             attempt: Attempt::default(),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use stillstream_types::config::RestartStrategy;
 use stillstream_types::{CompletedRef, Error, Generation, JobId, RegisterRecord, Result, SavepointTarget};
 
 use super::figures::Measured;
-use super::restart::RestartStrategyConfig;
 use crate::checkpoint::command::CheckpointReport;
 use crate::checkpoint::config::CheckpointConfig;
 use crate::checkpoint::event::RequestId;
@@ -24,7 +24,7 @@ pub struct JobSetup {
     /// When and how checkpoints are taken.
     pub checkpoint: CheckpointConfig,
     /// What happens after a failure.
-    pub restart: RestartStrategyConfig,
+    pub restart: RestartStrategy,
     /// All subtasks.
     pub tasks: Vec<TaskInfo>,
     /// How many workers each attempt has.

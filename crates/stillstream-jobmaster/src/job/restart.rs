@@ -4,85 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use stillstream_types::CheckpointId;
-
-/// Which strategy, with its settings (`restart-strategy.type` and the keys below it).
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum RestartStrategyConfig {
-    /// `none`: the first failure is the last.
-    None,
-    /// `fixed-delay`
-    FixedDelay {
-        /// `restart-strategy.fixed-delay.attempts`: so many restarts.
-        attempts: u32,
-        /// `restart-strategy.fixed-delay.delay`: the pause before each.
-        delay: Duration,
-    },
-    /// `failure-rate`
-    FailureRate {
-        /// `restart-strategy.failure-rate.max-failures-per-interval`: more than so many fail the job.
-        max_failures_per_interval: u32,
-        /// `restart-strategy.failure-rate.failure-rate-interval`: the sliding interval.
-        interval: Duration,
-        /// `restart-strategy.failure-rate.delay`: the pause before each.
-        delay: Duration,
-    },
-    /// `exponential-delay`
-    ExponentialDelay {
-        /// `restart-strategy.exponential-delay.initial-backoff`: the first pause.
-        initial_backoff: Duration,
-        /// `restart-strategy.exponential-delay.max-backoff`: the longest pause.
-        max_backoff: Duration,
-        /// `restart-strategy.exponential-delay.backoff-multiplier`: growth for each failure, at least 1.
-        backoff_multiplier: f64,
-        /// `restart-strategy.exponential-delay.reset-backoff-threshold`: after so much healthy time the pause is the
-        /// first again.
-        reset_backoff_threshold: Duration,
-        /// `restart-strategy.exponential-delay.jitter-factor`: random spread as a share of the pause, 0 to 1.
-        jitter_factor: f64,
-        /// `restart-strategy.exponential-delay.attempts-before-reset-backoff`: so many restarts without a reset between.
-        attempts_before_reset_backoff: u32,
-    },
-}
-
-/// Flink's "no limit": 2^31 - 1.
-pub const UNLIMITED: u32 = i32::MAX as u32;
-
-impl RestartStrategyConfig {
-    /// `fixed-delay` with Flink's defaults: one attempt after a second.
-    pub fn fixed_delay() -> Self {
-        Self::FixedDelay { attempts: 1, delay: Duration::from_secs(1) }
-    }
-
-    /// `failure-rate` with Flink's defaults: one failure a minute, a second's pause.
-    pub fn failure_rate() -> Self {
-        Self::FailureRate {
-            max_failures_per_interval: 1,
-            interval: Duration::from_secs(60),
-            delay: Duration::from_secs(1),
-        }
-    }
-
-    /// `exponential-delay` with Flink's defaults: 1 s, times 1.5 up to a minute, spread by 10 %, reset after an hour.
-    pub fn exponential_delay() -> Self {
-        Self::ExponentialDelay {
-            initial_backoff: Duration::from_secs(1),
-            max_backoff: Duration::from_secs(60),
-            backoff_multiplier: 1.5,
-            reset_backoff_threshold: Duration::from_secs(3600),
-            jitter_factor: 0.1,
-            attempts_before_reset_backoff: UNLIMITED,
-        }
-    }
-
-    /// What holds when nothing is configured: `none` without checkpoints, `exponential-delay` with them, as in Flink since
-    /// 1.20.
-    pub fn default_for(checkpointing: bool) -> Self {
-        match checkpointing {
-            true => Self::exponential_delay(),
-            false => Self::None,
-        }
-    }
-}
+use stillstream_types::config::RestartStrategy;
 
 /// The answer to a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -117,28 +39,28 @@ impl Repetition {
 
 /// A strategy at work.
 #[derive(Clone, Debug)]
-pub struct RestartStrategy {
-    config: RestartStrategyConfig,
+pub struct RestartTracker {
+    config: RestartStrategy,
     attempts: u32,
     failures: VecDeque<Duration>,
     // exponential-delay: when the last restart began
     restarted_at: Duration,
 }
 
-impl RestartStrategy {
+impl RestartTracker {
     /// A strategy that has seen no failure.
-    pub fn new(config: RestartStrategyConfig) -> Self {
+    pub fn new(config: RestartStrategy) -> Self {
         Self { config, attempts: 0, failures: VecDeque::new(), restarted_at: Duration::ZERO }
     }
 
     /// The job failed at `now` (any monotonic zero). `random` is a fresh number from 0 to 1, used for jitter only.
     pub fn on_failure(&mut self, now: Duration, random: f64) -> RestartDecision {
         match self.config {
-            RestartStrategyConfig::None => RestartDecision::Fail(
+            RestartStrategy::None => RestartDecision::Fail(
                 "the restart strategy is `none`; `restart-strategy.type` or enabling checkpoints changes that"
                     .to_owned(),
             ),
-            RestartStrategyConfig::FixedDelay { attempts, delay } => {
+            RestartStrategy::FixedDelay { attempts, delay } => {
                 if self.attempts >= attempts {
                     return RestartDecision::Fail(format!(
                         "all {attempts} restarts of `restart-strategy.fixed-delay.attempts` are used up"
@@ -147,7 +69,7 @@ impl RestartStrategy {
                 self.attempts += 1;
                 RestartDecision::RestartAfter(delay)
             }
-            RestartStrategyConfig::FailureRate { max_failures_per_interval, interval, delay } => {
+            RestartStrategy::FailureRate { max_failures_per_interval, interval, delay } => {
                 while self.failures.front().is_some_and(|at| now.saturating_sub(*at) > interval) {
                     self.failures.pop_front();
                 }
@@ -161,7 +83,7 @@ impl RestartStrategy {
                 }
                 RestartDecision::RestartAfter(delay)
             }
-            RestartStrategyConfig::ExponentialDelay {
+            RestartStrategy::ExponentialDelay {
                 initial_backoff,
                 max_backoff,
                 backoff_multiplier,
@@ -217,14 +139,14 @@ mod tests {
 
     #[test]
     fn without_checkpoints_the_first_failure_is_the_last() {
-        let mut strategy = RestartStrategy::new(RestartStrategyConfig::default_for(false));
+        let mut strategy = RestartTracker::new(RestartStrategy::default_for(false));
         let RestartDecision::Fail(reason) = strategy.on_failure(secs(1), 0.0) else { panic!("restarted") };
         assert!(reason.contains("restart-strategy.type"));
     }
 
     #[test]
     fn with_checkpoints_the_default_restarts_without_a_limit_and_ever_more_slowly() {
-        let mut strategy = RestartStrategy::new(RestartStrategyConfig::default_for(true));
+        let mut strategy = RestartTracker::new(RestartStrategy::default_for(true));
         let pauses: Vec<f64> = (0..1000).map(|n| pause(strategy.on_failure(secs(n), 0.5))).collect();
         assert_eq!((pauses[0], pauses[999]), (1.0, 60.0));
         assert!(pauses.windows(2).all(|pair| pair[0] <= pair[1]));
@@ -249,12 +171,9 @@ mod tests {
 
     #[test]
     fn failure_rate_gives_up_at_one_failure_more_than_allowed_within_the_sliding_interval() {
-        let config = RestartStrategyConfig::FailureRate {
-            max_failures_per_interval: 2,
-            interval: secs(60),
-            delay: secs(1),
-        };
-        let mut strategy = RestartStrategy::new(config);
+        let config =
+            RestartStrategy::FailureRate { max_failures_per_interval: 2, interval: secs(60), delay: secs(1) };
+        let mut strategy = RestartTracker::new(config);
         for at in [0, 30, 61, 91] {
             assert_eq!(pause(strategy.on_failure(secs(at), 0.0)), 1.0, "{at}");
         }
@@ -263,7 +182,7 @@ mod tests {
 
     #[test]
     fn exponential_delay_grows_to_its_maximum_and_starts_again_after_healthy_time() {
-        let mut strategy = RestartStrategy::new(RestartStrategyConfig::exponential_delay());
+        let mut strategy = RestartTracker::new(RestartStrategy::default_for(true));
         let mut now = secs(0);
         let pauses: Vec<f64> = (0..13)
             .map(|_| {
@@ -280,7 +199,7 @@ mod tests {
     #[test]
     fn jitter_spreads_the_pause_but_never_below_the_first_or_above_the_longest() {
         let second_pause = |random| {
-            let mut strategy = RestartStrategy::new(RestartStrategyConfig::exponential_delay());
+            let mut strategy = RestartTracker::new(RestartStrategy::default_for(true));
             assert!(pause(strategy.on_failure(secs(0), 0.0)) >= 1.0);
             pause(strategy.on_failure(secs(2), random))
         };
@@ -290,11 +209,11 @@ mod tests {
 
     #[test]
     fn exponential_delay_can_have_a_limit_of_attempts() {
-        let mut config = RestartStrategyConfig::exponential_delay();
-        if let RestartStrategyConfig::ExponentialDelay { attempts_before_reset_backoff, .. } = &mut config {
+        let mut config = RestartStrategy::default_for(true);
+        if let RestartStrategy::ExponentialDelay { attempts_before_reset_backoff, .. } = &mut config {
             *attempts_before_reset_backoff = 2;
         }
-        let mut strategy = RestartStrategy::new(config);
+        let mut strategy = RestartTracker::new(config);
         assert_eq!(pause(strategy.on_failure(secs(0), 0.5)), 1.0);
         assert_eq!(pause(strategy.on_failure(secs(5), 0.5)), 1.5);
         assert!(matches!(strategy.on_failure(secs(10), 0.5), RestartDecision::Fail(_)));

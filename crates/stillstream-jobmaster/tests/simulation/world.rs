@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_jobmaster::*;
+use stillstream_types::config::{ExternalizedCheckpointRetention, RestartStrategy};
 use stillstream_types::*;
 
 use attempts::Attempt;
@@ -177,7 +178,7 @@ pub struct World {
     places: u64,
     used: BTreeSet<CheckpointId>,
     // the job
-    restart: RestartStrategyConfig,
+    restart: RestartStrategy,
     /// The parallelism of each vertex of the job, as its program is now.
     plan: Vec<u32>,
     /// What a person said that it is to start from.
@@ -217,7 +218,7 @@ impl World {
             requests: 0,
             places: 0,
             used: BTreeSet::new(),
-            restart: RestartStrategyConfig::None,
+            restart: RestartStrategy::None,
             plan: Vec::new(),
             from_snapshot: None,
             fresh_from: CheckpointId(0),
@@ -236,14 +237,16 @@ impl World {
             max_concurrent: 1 + world.below(3) as usize,
             tolerable_failed_checkpoints: [0, 3, 1000][world.below(3) as usize],
             num_retained: 1 + world.below(3) as usize,
-            retention: [Retention::DeleteOnCancellation, Retention::RetainOnCancellation]
-                [world.below(2) as usize],
+            retention: [
+                ExternalizedCheckpointRetention::DeleteOnCancellation,
+                ExternalizedCheckpointRetention::RetainOnCancellation,
+            ][world.below(2) as usize],
             ..CheckpointConfig::default()
         };
         let delay = Duration::from_millis(world.below(60));
         world.restart = match world.below(4) {
-            0 => RestartStrategyConfig::FixedDelay { attempts: 2, delay },
-            1 => RestartStrategyConfig::ExponentialDelay {
+            0 => RestartStrategy::FixedDelay { attempts: 2, delay },
+            1 => RestartStrategy::ExponentialDelay {
                 initial_backoff: delay,
                 max_backoff: Duration::from_millis(400),
                 backoff_multiplier: 1.5,
@@ -251,7 +254,7 @@ impl World {
                 jitter_factor: 0.5,
                 attempts_before_reset_backoff: u32::MAX,
             },
-            _ => RestartStrategyConfig::FixedDelay { attempts: u32::MAX, delay },
+            _ => RestartStrategy::FixedDelay { attempts: u32::MAX, delay },
         };
         world.start_node();
         world

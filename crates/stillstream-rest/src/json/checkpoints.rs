@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stillstream_jobmaster::{
-    CheckpointStatus, CheckpointSummary, CheckpointingMode, Distribution, Retention,
-};
+use stillstream_jobmaster::{CheckpointStatus, CheckpointSummary, Distribution};
 use stillstream_runtime::job::{JobClient, RestoredFrom};
+use stillstream_types::config::{CheckpointingMode, ExternalizedCheckpointRetention};
 use stillstream_types::{CheckpointId, CheckpointKind, checkpoint_paths};
 
 use super::millis;
@@ -156,8 +155,8 @@ pub(crate) fn config(job: &JobClient) -> Value {
         "min_pause": millis(config.min_pause),
         "max_concurrent": config.max_concurrent,
         "externalization": {
-            "enabled": retention != Retention::NoExternalized,
-            "delete_on_cancellation": retention != Retention::RetainOnCancellation,
+            "enabled": retention != ExternalizedCheckpointRetention::NoExternalizedCheckpoints,
+            "delete_on_cancellation": retention != ExternalizedCheckpointRetention::RetainOnCancellation,
         },
         "state_backend": info.state_backend,
         "checkpoint_storage": if info.checkpoint_directory.is_some() { "filesystem" } else { "jobmanager" },

@@ -1,9 +1,10 @@
 //! One job.
 
 use serde_json::{Map, Value, json};
-use stillstream_jobmaster::{JobStatus, RestartStrategyConfig};
+use stillstream_jobmaster::JobStatus;
 use stillstream_runtime::job::{JobClient, PlanVertex, ShipStrategy, TaskEventTime};
 use stillstream_types::Timestamp;
+use stillstream_types::config::RestartStrategy;
 
 use super::TASK_STATES;
 
@@ -183,24 +184,24 @@ pub(crate) fn config(job: &JobClient) -> Value {
     })
 }
 
-fn restart(strategy: RestartStrategyConfig) -> String {
+fn restart(strategy: RestartStrategy) -> String {
     match strategy {
-        RestartStrategyConfig::None => "Restart deactivated.".into(),
-        RestartStrategyConfig::FixedDelay { attempts, delay } => {
+        RestartStrategy::None => "Restart deactivated.".into(),
+        RestartStrategy::FixedDelay { attempts, delay } => {
             format!("Restart with fixed delay ({} ms). #{attempts} restart attempts.", delay.as_millis())
         }
-        RestartStrategyConfig::FailureRate { max_failures_per_interval, interval, delay } => format!(
+        RestartStrategy::FailureRate { max_failures_per_interval, interval, delay } => format!(
             "Restart with failure rate: at most {max_failures_per_interval} failures in {} ms, with a delay of {} ms.",
             interval.as_millis(),
             delay.as_millis()
         ),
-        RestartStrategyConfig::ExponentialDelay {
-            initial_backoff, max_backoff, backoff_multiplier, ..
-        } => format!(
-            "Restart with exponential delay: starting at {} ms, increasing by {backoff_multiplier}, up to {} ms.",
-            initial_backoff.as_millis(),
-            max_backoff.as_millis()
-        ),
+        RestartStrategy::ExponentialDelay { initial_backoff, max_backoff, backoff_multiplier, .. } => {
+            format!(
+                "Restart with exponential delay: starting at {} ms, increasing by {backoff_multiplier}, up to {} ms.",
+                initial_backoff.as_millis(),
+                max_backoff.as_millis()
+            )
+        }
     }
 }
 

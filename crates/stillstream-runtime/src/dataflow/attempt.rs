@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use stillstream_types::config::CheckpointingMode;
 use stillstream_types::{Error, Generation, SubtaskId};
 
 use crate::checkpoint::snapshot_pool::SnapshotPool;
@@ -14,21 +15,13 @@ use crate::dataflow::turn::TurnLimits;
 use crate::flow::Flow;
 use crate::metrics::WorkerMetrics;
 
-/// Barriers wait for records of older epochs, or not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Alignment {
-    /// Records behind a barrier wait until it has come from all inputs.
-    ExactlyOnce,
-    /// Nothing waits.
-    AtLeastOnce,
-}
-
 /// One attempt on one worker.
 pub(crate) struct WorkerAttempt {
     /// The worker's index.
     pub worker: usize,
     pub generation: Generation,
-    pub alignment: Alignment,
+    /// Whether records behind a barrier wait until it has come from all inputs.
+    pub mode: CheckpointingMode,
     /// When a task lets others run.
     pub turn: TurnLimits,
     pub flow: Rc<Flow>,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use stillstream_types::config::CheckpointingMode;
 use timely::communication::Pull;
 use timely::dataflow::channels::Message;
 use timely::dataflow::operators::InputCapability;
@@ -10,7 +11,6 @@ use timely::dataflow::operators::generic::InputHandleCore;
 use timely::progress::frontier::MutableAntichain;
 
 use crate::clock::Clock;
-use crate::dataflow::attempt::Alignment;
 use crate::operator::batch::AnyBatch;
 use crate::plan::{Delivery, Task, TaskInput, TaskOutput};
 
@@ -86,8 +86,8 @@ pub(crate) struct Aligning {
 
 impl InputQueue {
     /// Takes everything that has arrived. What is later than `epoch` is set aside if barriers align.
-    pub fn pull(&mut self, handles: &mut [Input], epoch: u64, alignment: Alignment, clock: &dyn Clock) {
-        let aligned = alignment == Alignment::ExactlyOnce;
+    pub fn pull(&mut self, handles: &mut [Input], epoch: u64, mode: CheckpointingMode, clock: &dyn Clock) {
+        let aligned = mode == CheckpointingMode::ExactlyOnce;
         for (input, handle) in handles.iter_mut().enumerate() {
             handle.for_each(|guard, data| {
                 let of = guard.stamp().elements().first().copied().unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use stillstream_types::config::CheckpointingMode;
 use stillstream_types::crash::crash_point;
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{Error, JobId, OperatorId, Result};
@@ -12,7 +13,7 @@ use crate::catch::catch;
 use crate::checkpoint::snapshot_pool::{SnapshotPool, SnapshotStores};
 use crate::clock::Clock;
 use crate::control::{AttemptSpec, ReportSink};
-use crate::dataflow::attempt::{Alignment, WorkerAttempt};
+use crate::dataflow::attempt::WorkerAttempt;
 use crate::dataflow::build::SubtaskInfo;
 use crate::dataflow::chain::Chain;
 use crate::dataflow::turn::TurnLimits;
@@ -24,7 +25,7 @@ use crate::plan::{NodeBody, PhysicalPlan, Task};
 /// Settings that every worker of a job has.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerSettings {
-    pub alignment: Alignment,
+    pub mode: CheckpointingMode,
     pub job: JobId,
     pub file_access: FileAccess,
     pub checkpointing: bool,

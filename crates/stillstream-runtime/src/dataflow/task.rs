@@ -69,7 +69,7 @@ impl InputTask {
             return Ok(());
         }
         let clock = self.subtask.attempt.clock.clone();
-        self.queue.pull(handles, self.subtask.epoch, self.subtask.attempt.alignment, &*clock);
+        self.queue.pull(handles, self.subtask.epoch, self.subtask.attempt.mode, &*clock);
         let low = low_epoch(frontiers);
         let mut turn = Turn::begin(self.subtask.attempt.turn, &*clock);
         loop {

@@ -67,7 +67,7 @@ pub(crate) fn run_attempt(
     let attempt = Rc::new(WorkerAttempt {
         worker: index,
         generation: spec.generation,
-        alignment: settings.alignment,
+        mode: settings.mode,
         turn: settings.turn,
         flow: Rc::new(Flow::new(index, workers, context.physical.edges, settings.flow)),
         mailboxes: RefCell::default(),

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use stillstream_jobmaster::{CheckpointConfig, RestartStrategyConfig};
+use stillstream_jobmaster::CheckpointConfig;
+use stillstream_types::config::RestartStrategy;
 use stillstream_types::{JobId, OperatorId, Timestamp};
 
 use super::home::CheckpointHome;
@@ -35,7 +36,7 @@ pub struct JobInfo {
     /// The job's checkpoint directory; `None` if checkpoints end with the process.
     pub checkpoint_directory: Option<String>,
     /// What happens after a failure.
-    pub restart: RestartStrategyConfig,
+    pub restart: RestartStrategy,
     /// The snapshot that a person named to start from.
     pub from_snapshot: Option<String>,
     /// The settings that are not defaults, secrets hidden.
@@ -62,7 +63,7 @@ impl JobInfo {
                 StateBackend::RocksDb { .. } => "rocksdb",
             },
             checkpoint_directory: home.is_durable().then(|| home.describe()),
-            restart: settings.restart.unwrap_or_else(|| RestartStrategyConfig::default_for(checkpointing)),
+            restart: settings.restart.unwrap_or_else(|| RestartStrategy::default_for(checkpointing)),
             started_at: Timestamp::from_millis(clock.now_ms()),
             ..Self::of_settings(settings)
         }
@@ -81,7 +82,7 @@ impl JobInfo {
             checkpoint: settings.checkpoint.clone(),
             state_backend: "hashmap",
             checkpoint_directory: None,
-            restart: settings.restart.unwrap_or(RestartStrategyConfig::None),
+            restart: settings.restart.unwrap_or(RestartStrategy::None),
             from_snapshot: settings.from_snapshot.clone(),
             configuration: settings.configuration.clone(),
             rest_address: settings.rest_address,

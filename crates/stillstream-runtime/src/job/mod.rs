@@ -33,13 +33,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use stillstream_jobmaster::{
-    CheckpointingMode, JobEngine, JobEvent, JobSetup, JobStatus, RestartStrategyConfig, StartDecision,
-    decide_start,
-};
+use stillstream_jobmaster::{JobEngine, JobEvent, JobSetup, JobStatus, StartDecision, decide_start};
 pub use stillstream_restore::PlanDescription;
 use stillstream_restore::without_uid;
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
+use stillstream_types::config::RestartStrategy;
 use stillstream_types::{
     Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, Result, Timestamp,
     checkpoint_paths,
@@ -61,7 +59,6 @@ use crate::cluster::fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use crate::cluster::process::{self, Figures, Identity, WorkerProcess};
 use crate::cluster::remote::{ProcessFleet, ProcessSettings};
 use crate::control::ReportSink;
-use crate::dataflow::attempt::Alignment;
 use crate::dataflow::open::{WorkerContext, WorkerSettings};
 use crate::dataflow::turn::TurnLimits;
 use crate::flow::credits::FlowLimits;
@@ -159,10 +156,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         auto_watermark_interval: settings.auto_watermark_interval,
         watermark_each_batch: settings.watermark_each_batch,
         longest_sleep: settings.longest_sleep,
-        alignment: match settings.checkpoint.mode {
-            CheckpointingMode::ExactlyOnce => Alignment::ExactlyOnce,
-            CheckpointingMode::AtLeastOnce => Alignment::AtLeastOnce,
-        },
+        mode: settings.checkpoint.mode,
         job: JobId::from_name(&settings.name),
         file_access: settings.file_access,
         checkpointing: settings.checkpoint.interval.is_some(),
@@ -448,7 +442,7 @@ fn job_engine(
         job: JobId::from_name(&settings.name),
         name: settings.name.clone(),
         checkpoint: settings.checkpoint.clone(),
-        restart: settings.restart.unwrap_or_else(|| RestartStrategyConfig::default_for(checkpointing)),
+        restart: settings.restart.unwrap_or_else(|| RestartStrategy::default_for(checkpointing)),
         tasks: tasks(physical),
         workers: fleet.workers(),
         from_snapshot: settings.from_snapshot.clone(),

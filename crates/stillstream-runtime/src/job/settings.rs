@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use stillstream_heap::HeapBackendFactory;
-use stillstream_jobmaster::{CheckpointConfig, RestartStrategyConfig};
+use stillstream_jobmaster::CheckpointConfig;
 use stillstream_types::CheckpointId;
 pub use stillstream_types::config::ProgressMode;
+use stillstream_types::config::RestartStrategy;
 use stillstream_types::file_access::FileAccess;
 
 #[cfg(feature = "rocksdb")]
@@ -120,7 +121,7 @@ pub struct JobSettings {
     /// Whether checkpoints leave out what did not change (`execution.checkpointing.incremental`).
     pub incremental_checkpoints: bool,
     /// What happens after a failure; `None`: no restart without checkpoints, with them exponential delay.
-    pub restart: Option<RestartStrategyConfig>,
+    pub restart: Option<RestartStrategy>,
     /// A retained checkpoint or savepoint to start from.
     pub from_snapshot: Option<String>,
     /// Whether state in the snapshot that no operator claims is left behind.

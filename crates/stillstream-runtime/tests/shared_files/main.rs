@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backend::{Behaviour, plan};
-use stillstream_jobmaster::{RestartStrategyConfig, Retention};
 use stillstream_runtime::job::{JobClient, JobResult, JobSettings, StateBackend, submit};
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageOptions, VerifyMode};
 use stillstream_testing::CrashPoints;
+use stillstream_types::config::{ExternalizedCheckpointRetention as Retention, RestartStrategy};
 use stillstream_types::{ErrorKind, JobId, RegisterRecord, Result, StreamHandle, checkpoint_paths};
 
 const FOLDER: &str = "STILLSTREAM_SHARED_FILES_FOLDER";
@@ -25,7 +25,7 @@ fn settings(dir: &Path, name: &str) -> JobSettings {
     let mut settings = JobSettings {
         name: name.into(),
         backend: StateBackend::Fs { checkpoint_uri, asynchronous: true },
-        restart: Some(RestartStrategyConfig::FixedDelay { attempts: 3, delay: Duration::from_millis(1) }),
+        restart: Some(RestartStrategy::FixedDelay { attempts: 3, delay: Duration::from_millis(1) }),
         ..JobSettings::default()
     };
     settings.checkpoint.interval = Some(Duration::from_millis(10));

@@ -61,7 +61,8 @@ fn both_kinds_of_file_are_read_with_their_types() {
         assert_eq!(config.get(o::NUM_RETAINED_CHECKPOINTS), 3);
         assert_eq!(config.get(o::CHECKPOINTS_DIR).as_deref(), Some(dir));
         let delay = Duration::from_millis(7);
-        let expected = RestartStrategy::FailureRate { max_failures: 4, interval: minutes(1), delay };
+        let expected =
+            RestartStrategy::FailureRate { max_failures_per_interval: 4, interval: minutes(1), delay };
         assert_eq!(config.restart_strategy(), expected);
         assert_eq!(config.get(o::PARALLELISM), 2);
         assert_eq!(config.validate().unwrap(), []);
@@ -351,12 +352,17 @@ fn with_checkpoints_the_pause_before_a_restart_grows_unless_another_strategy_is_
     let config =
         yaml("execution.checkpointing.interval: 1 s\nrestart-strategy.exponential-delay.max-backoff: 5 s");
     assert_eq!(config.validate().unwrap(), [], "the key has an effect");
-    let RestartStrategy::ExponentialDelay { attempts, initial, max, multiplier, .. } =
-        config.restart_strategy()
+    let RestartStrategy::ExponentialDelay {
+        attempts_before_reset_backoff: attempts,
+        initial_backoff: initial,
+        max_backoff: max,
+        backoff_multiplier: multiplier,
+        ..
+    } = config.restart_strategy()
     else {
         panic!("{:?}", config.restart_strategy());
     };
-    assert_eq!((attempts, initial, max, multiplier), (i32::MAX, seconds(1), seconds(5), 1.5));
+    assert_eq!((attempts, initial, max, multiplier), (i32::MAX as u32, seconds(1), seconds(5), 1.5));
     assert_eq!(yaml("parallelism.default: 2").restart_strategy(), RestartStrategy::None);
 }
 

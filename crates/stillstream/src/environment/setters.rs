@@ -9,7 +9,7 @@ use stillstream_types::config::{
 
 use super::StreamExecutionEnvironment;
 use crate::backend::StateBackend;
-use crate::restart::RestartStrategy;
+use stillstream_types::config::RestartStrategy;
 
 /// Keys have 32-bit numbers, as in Flink; more than that is "no limit".
 fn number(n: u32) -> i32 {
@@ -137,7 +137,7 @@ impl StreamExecutionEnvironment {
 impl StreamExecutionEnvironment {
     /// How a failed job is started again. Keys `restart-strategy.*`.
     pub fn set_restart_strategy(&mut self, strategy: RestartStrategy) -> &mut Self {
-        strategy.apply(&mut self.config);
+        self.config.set_restart_strategy(strategy);
         self
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::checkpoint::config::Retention;
+use stillstream_types::config::ExternalizedCheckpointRetention as Retention;
 
 impl Bench {
     fn source_ended(&mut self) -> Vec<Command> {
@@ -94,7 +94,11 @@ fn an_attempt_that_dies_before_the_commits_are_confirmed_does_not_finish_the_job
 
 #[test]
 fn the_retention_policy_decides_after_cancellation_and_a_failed_job_keeps_its_checkpoints() {
-    let all = [Retention::NoExternalized, Retention::DeleteOnCancellation, Retention::RetainOnCancellation];
+    let all = [
+        Retention::NoExternalizedCheckpoints,
+        Retention::DeleteOnCancellation,
+        Retention::RetainOnCancellation,
+    ];
     for retention in all {
         for outcome in [JobOutcome::Cancelled, JobOutcome::Failed] {
             let mut bench = Bench::running(CheckpointConfig { retention, ..every_ten_seconds() });

@@ -7,6 +7,7 @@ mod stop;
 
 use std::time::Duration;
 
+use stillstream_types::config::RestartStrategy;
 use stillstream_types::{
     CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobId, JobOutcome,
     RegisterRecord, Result, SavepointFormat, SavepointTarget, SubtaskId, SubtaskIndex, TaskSnapshot,
@@ -15,7 +16,6 @@ use stillstream_types::{
 
 use super::engine::JobEngine;
 use super::interface::{JobCommand, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
-use super::restart::RestartStrategyConfig;
 use super::status::JobStatus;
 use crate::checkpoint::config::CheckpointConfig;
 use crate::checkpoint::event::RequestId;
@@ -60,7 +60,7 @@ impl Bench {
             job: JobId::from_name("job"),
             name: "job".into(),
             checkpoint: CheckpointConfig { interval, ..CheckpointConfig::default() },
-            restart: RestartStrategyConfig::FixedDelay { attempts, delay: SECOND },
+            restart: RestartStrategy::FixedDelay { attempts, delay: SECOND },
             tasks: vec![task(SOURCE, "flights"), task(SINK, "out")],
             workers: 1,
             from_snapshot: None,
