@@ -2,8 +2,8 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Watches and drives running Stillstream jobs, and looks at their checkpoints. What only looks changes nothing
-/// and disturbs no job.
+/// Watches and drives running Stillstream jobs, and looks at their checkpoints. What only looks changes
+/// nothing and disturbs no job.
 #[derive(Parser)]
 #[command(name = "stillstream", version, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -16,17 +16,17 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// The jobs that run, as their REST interface says; or those of a checkpoint directory: name, outcome, newest
-    /// checkpoint. Of a directory of savepoints, those.
+    /// The jobs that run, as their REST interface says; or those of a checkpoint directory: name, outcome,
+    /// newest checkpoint. Of a directory of savepoints, those.
     List {
-        /// The checkpoint directory (`--checkpoint-dir` of the jobs), or one of savepoints. Without it the REST
-        /// interface is asked.
+        /// The checkpoint directory (`--checkpoint-dir` of the jobs), or one of savepoints. Without it the
+        /// REST interface is asked.
         dir: Option<String>,
         #[command(flatten)]
         server: Server,
     },
-    /// The checkpoints of a running job, with their durations; or of a folder, those that a job can be started
-    /// from.
+    /// The checkpoints of a running job, with their durations; or of a folder, those that a job can be
+    /// started from.
     Checkpoints {
         #[command(flatten)]
         job: JobArguments,
@@ -47,8 +47,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         server: Server,
     },
-    /// Stops a running job with a savepoint: all its output is committed, and it can go on from the path that is
-    /// printed.
+    /// Stops a running job with a savepoint: all its output is committed, and it can go on from the path that
+    /// is printed.
     Stop {
         #[command(flatten)]
         wanted: SavepointArguments,
@@ -95,7 +95,8 @@ pub(crate) enum Command {
         lengths: bool,
     },
     /// What a snapshot would become in a program: which operator gets which state, what is left over, which
-    /// types change, what each subtask gets. Nothing is started or changed. Exit code 3: it cannot be restored.
+    /// types change, what each subtask gets. Nothing is started or changed. Exit code 3: it cannot be
+    /// restored.
     RestorePlan(RestorePlan),
     /// What the files in a job's directory are for, and which of them nothing needs.
     Gc {
@@ -157,7 +158,8 @@ pub(crate) struct JobArguments {
 pub(crate) struct RestorePlan {
     /// A savepoint's directory, or that of a retained checkpoint.
     pub snapshot: String,
-    /// The job's program, which is asked for its plan and does not run; or a plan file of `<program> plan --json`.
+    /// The job's program, which is asked for its plan and does not run; or a plan file of `<program> plan
+    /// --json`.
     #[arg(long)]
     pub job: String,
     /// Another parallelism for operators that do not set their own.

@@ -32,8 +32,8 @@ struct Answer {
     damaged: bool,
 }
 
-/// As of a job's program: 2 settings, 3 damaged or missing state, 4 storage or a failed savepoint, 6 no answer, 7 another process
-/// runs the job.
+/// As of a job's program: 2 settings, 3 damaged or missing state, 4 storage or a failed savepoint, 6 no
+/// answer, 7 another process runs the job.
 fn exit_code(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Configuration | ErrorKind::Plan => 2,

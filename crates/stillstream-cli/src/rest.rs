@@ -183,6 +183,6 @@ impl Rest {
     }
 }
 
-const HOW: &str = "the job's log says where its own is (`REST at http://..`), and `--rest URL` or the variable STILLSTREAM_REST \
+const HOW: &str = "the job's log says where its own is (`answers by REST at http://..`), and `--rest URL` or the variable STILLSTREAM_REST \
                    names it; a job that reads its arguments by `from_args` has one, others ask for it by \
                    `stillstream.rest.enabled: true`";

@@ -1,4 +1,5 @@
-//! `restore-plan`: what a snapshot would become in a program, without starting, stopping or changing anything.
+//! `restore-plan`: what a snapshot would become in a program, without starting, stopping or changing
+//! anything.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

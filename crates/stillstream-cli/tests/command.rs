@@ -313,3 +313,123 @@ fn bad_places_are_named_with_what_would_do() {
     assert!(said(2, &["inspect", "s3://bucket/chk-1"]).contains("s3"));
     said(2, &["inspct", job]);
 }
+
+/// The program whose plan `restore-plan` asks for: it ends in `execute`, which writes the plan.
+#[test]
+#[ignore = "the other tests start it as a program of its own"]
+#[expect(clippy::disallowed_methods, reason = "the program learns from its environment which version it is")]
+fn the_next_version() {
+    let mut env = StreamExecutionEnvironment::new();
+    env.set_parallelism(2);
+    let carriers = Generator::unbounded(|n| ("AA".to_string(), n as i64));
+    let flights = env.from_source("flights", carriers).uid("flights");
+    let flights =
+        flights.watermarks(WatermarkStrategy::monotonic()).uid("time").key_by(|flight| flight.0.clone());
+    let counted = match std::env::var(VERSION).as_deref() {
+        Ok("wrong") => flights.map_with_state("seen", |seen: &mut String, flight| {
+            seen.clear();
+            flight
+        }),
+        _ => flights.map_with_state("seen", |seen: &mut u64, flight| {
+            *seen += 1;
+            flight
+        }),
+    };
+    counted
+        .uid("count")
+        .key_by(|flight| flight.0.clone())
+        .window(Tumbling::of(hours(1)))
+        .reduce(|a, b| (a.0, a.1.max(b.1)))
+        .uid("latest")
+        .discard();
+    env.execute("carriers").unwrap();
+    unreachable!("the plan was asked for, and the job runs");
+}
+
+const VERSION: &str = "STILLSTREAM_TEST_VERSION";
+
+fn restore_plan(version: &str, more: &[&str]) -> Output {
+    let program = std::env::current_exe().unwrap();
+    let behind = ["--", "--ignored", "--exact", "the_next_version"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stillstream"));
+    command.arg("restore-plan").args(more).arg("--job").arg(program).args(behind).env(VERSION, version);
+    command.output().unwrap()
+}
+
+#[test]
+fn restore_plan_says_what_each_subtask_would_get_and_changes_nothing() {
+    let left = left();
+    let checkpoint = left.checkpoint.to_str().unwrap();
+    let before = std::fs::metadata(left.checkpoint.join("_metadata")).unwrap().modified().unwrap();
+    let output = restore_plan("right", &[checkpoint, "--parallelism", "3"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for part in [
+        "uid `count`",
+        "parallelism 2 -> 3, 128 key groups (as in the snapshot)",
+        "seen: restored, value state of `u64`",
+        "subtask 0: key groups 0..43, ",
+        "subtask 2: key groups 86..128, ",
+        "it can be restored; nothing was started or changed",
+    ] {
+        assert!(text.contains(part), "`{part}` in: {text}");
+    }
+    let json = restore_plan("right", &[checkpoint, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&json["possible"], &json["problems"]), (&true.into(), &serde_json::json!([])));
+    assert_eq!(std::fs::metadata(left.checkpoint.join("_metadata")).unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn restore_plan_refuses_what_a_start_would_refuse_by_the_same_sentence() {
+    let left = left();
+    let checkpoint = left.checkpoint.to_str().unwrap();
+    let output = restore_plan("wrong", &[checkpoint]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("it cannot be restored; nothing was started or changed"), "{text}");
+
+    let mut env = StreamExecutionEnvironment::new();
+    env.set_parallelism(2).restore_from(checkpoint).allow_non_restored_state();
+    env.from_source("flights", Generator::unbounded(|n| ("AA".to_string(), n as i64)))
+        .key_by(|flight| flight.0.clone())
+        .map_with_state("seen", |seen: &mut String, _| seen.clear())
+        .name("map_with_state")
+        .uid("count")
+        .discard();
+    let refusal = env.execute("next").unwrap_err();
+    assert_eq!(refusal.kind(), ErrorKind::Incompatible);
+    let sentence = "state `seen` cannot be restored: the snapshot holds value state of `u64`, the program wants value state of \
+                    `string`: a u64 can't become a string";
+    assert!(text.contains(sentence) && refusal.to_string().contains(sentence), "{text}\n{refusal}");
+}
+
+#[test]
+fn restore_plan_takes_a_plan_file_and_says_what_is_neither_that_nor_a_program() {
+    let left = left();
+    let checkpoint = left.checkpoint.to_str().unwrap();
+    let file = left.folder.path().join("plan.json");
+    let plan = |version: u32, operators: &str| {
+        let job = "\"job\": \"x\", \"job_id\": \"\", \"backend\": \"hashmap\"";
+        std::fs::write(&file, format!("{{\"version\": {version}, {job}, \"operators\": [{operators}]}}"))
+            .unwrap();
+    };
+    let file = file.to_str().unwrap();
+    plan(1, "");
+    let text = said(3, &["restore-plan", checkpoint, "--job", file]);
+    for part in ["left over: operator", "uid `count`", "uid `latest`", "--allow-non-restored-state"] {
+        assert!(text.contains(part), "`{part}` in: {text}");
+    }
+    let text = said(0, &["restore-plan", checkpoint, "--job", file, "--allow-non-restored-state"]);
+    assert!(text.contains("left behind, as allowed"), "{text}");
+    plan(2, "");
+    assert!(
+        said(2, &["restore-plan", checkpoint, "--job", file])
+            .contains("version 2, this release reads up to 1")
+    );
+    plan(1, "{\"name\": \"no more\"}");
+    assert!(said(2, &["restore-plan", checkpoint, "--job", file]).contains("not a plan file"));
+    let text =
+        said(2, &["restore-plan", checkpoint, "--job", left.checkpoint.join("_metadata").to_str().unwrap()]);
+    assert!(text.contains("neither a plan file nor a program that can be started"), "{text}");
+}

@@ -98,9 +98,10 @@ pub use checkpoint::statistics::{
 pub use checkpoint::storage::{
     DiscardId, DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
 };
-pub use job::engine::{JobCommand, JobEngine, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
+pub use job::engine::JobEngine;
 pub use job::exceptions::ExceptionEntry;
 pub use job::figures::Measured;
+pub use job::interface::{JobCommand, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
 pub use job::restart::RestartStrategyConfig;
 pub use job::start::{StartDecision, decide_start};
 pub use job::status::JobStatus;

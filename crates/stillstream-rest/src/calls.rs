@@ -1,9 +1,11 @@
 //! What operations do. Each call blocks, and is made on the operation's own thread.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 use stillstream_jobmaster::CheckpointReport;
 use stillstream_runtime::job::JobClient;
-use stillstream_storage::dispose_of_savepoint;
+use stillstream_storage::{Location, StorageError, dispose_of_savepoint};
 use stillstream_types::{Error, ErrorKind, Result, SavepointFormat};
 
 use crate::jobs::Jobs;
@@ -48,17 +50,22 @@ pub(crate) fn dispose(jobs: &Jobs, path: &str) -> Result<Value> {
             ));
         }
     }
-    dispose_of_savepoint(path).map_err(stillstream_storage::StorageError::into_error)?;
+    dispose_of_savepoint(path).map_err(StorageError::into_error)?;
     Ok(json!({}))
 }
 
-/// Whether two texts name the same directory, as far as one can see without following links.
+/// Whether two texts name the same directory.
 fn same_place(one: &str, other: &str) -> bool {
-    fn plain(path: &str) -> &str {
-        let path = path.strip_prefix("file://").unwrap_or(path);
-        path.trim_end_matches("/_metadata").trim_end_matches('/')
+    fn place(path: &str) -> PathBuf {
+        let plain = match Location::parse(path) {
+            Ok(Location::Local(path)) => path,
+            Err(_) => PathBuf::from(path),
+        };
+        // what is not there any more has no links that could be followed
+        let plain = std::fs::canonicalize(&plain).unwrap_or(plain);
+        if plain.ends_with("_metadata") { plain.parent().map_or(plain.clone(), PathBuf::from) } else { plain }
     }
-    plain(one) == plain(other)
+    place(one) == place(other)
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Who may ask.
 //!
-//! On a loopback address everybody on the machine may, and so could a page in the browser of somebody who works on it: a page
-//! may send requests anywhere, it only cannot read the answers. Two checks keep it from driving jobs:
+//! On a loopback address everybody on the machine may, and so could a page in the browser of somebody who
+//! works on it: a page may send requests anywhere, it only cannot read the answers. Two checks keep it from
+//! driving jobs:
 //!
-//! - **Host.** A page that has its own name resolve to 127.0.0.1 could read answers too. So a request without a token names
-//!   `localhost`, a loopback address, or the name that `rest.address` sets, as its host.
-//! - **Origin.** A browser says of each request that changes something which page it comes from. One that comes from any page
-//!   but the server's own is refused.
+//! - **Host.** A page that has its own name resolve to 127.0.0.1 could read answers too. So a request without
+//!   a token names `localhost`, a loopback address, or the name that `rest.address` sets, as its host.
+//! - **Origin.** A browser says of each request that changes something which page it comes from. One that
+//!   comes from any page but the server's own is refused.
 //!
 //! With a token every request shows it, the reading ones too. A page does not know it.
 

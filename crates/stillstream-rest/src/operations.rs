@@ -1,5 +1,5 @@
-//! Operations: what takes longer than a request may. Each has an id, runs on a thread of its own, and its outcome is kept for a
-//! while after its end (`rest.async.store-duration`).
+//! Operations: what takes longer than a request may. Each has an id, runs on a thread of its own, and its
+//! outcome is kept for a while after its end (`rest.async.store-duration`).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,6 +21,8 @@ use crate::reply::Refusal;
 
 /// So many operations may be under way: each has a thread.
 const UNDER_WAY: usize = 64;
+/// So many are known, with those that have ended.
+const KNOWN: usize = 2_000;
 /// So long the end of a job waits for somebody to ask for the outcome of an operation on it.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -130,8 +132,11 @@ impl Operations {
             return Err(Refusal::new(StatusCode::CONFLICT, message));
         }
         let under_way = entries.values().filter(|entry| entry.ended.is_none()).count();
-        if under_way >= UNDER_WAY {
-            let message = format!("{under_way} operations are under way: wait until some of them have ended");
+        if under_way >= UNDER_WAY || entries.len() >= KNOWN {
+            let message = format!(
+                "{under_way} operations are under way, and {} have ended of late: ask again in a while",
+                entries.len() - under_way
+            );
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, message));
         }
         let inner = self.0.clone();
@@ -154,8 +159,8 @@ impl Operations {
         Ok(())
     }
 
-    /// Where an operation stands. With its outcome comes what holds the end of its job, which is to be kept until the outcome
-    /// is sent.
+    /// Where an operation stands. With its outcome comes what holds the end of its job, which is to be kept
+    /// until the outcome is sent.
     ///
     /// # Errors
     /// If there is none with this id, or its outcome has been forgotten.

@@ -44,9 +44,12 @@ impl Door {
         self.address
     }
 
-    /// Shows a job from now on, also after its end as long as the server goes on. Another run of the same job goes.
+    /// Shows a job from now on, also after its end as long as the server goes on. Another run of the same job
+    /// goes.
     pub fn admit(self, job: &JobClient) {
         PROCESS.jobs.admit(job);
+        // said when it is true: whoever reads it may ask at once
+        tracing::info!(job = %job.name(), "job `{}` ({}) answers by REST at http://{}", job.name(), job.id(), self.address);
     }
 }
 
@@ -61,8 +64,8 @@ impl Drop for Door {
 /// Starts the server of this process, or joins the one that runs.
 ///
 /// # Errors
-/// Before anything listens: settings that would let others on the network drive jobs. Then: no port is free, or the server
-/// that runs was started with other settings.
+/// Before anything listens: settings that would let others on the network drive jobs. Then: no port is free,
+/// or the server that runs was started with other settings.
 pub fn open(settings: &RestSettings) -> Result<Door> {
     settings.validate()?;
     let mut running = PROCESS.running.lock();
@@ -106,7 +109,8 @@ fn still_needed() -> bool {
 }
 
 impl Running {
-    /// A process has one server: a job whose settings it does not keep must not start in the belief that it does.
+    /// A process has one server: a job whose settings it does not keep must not start in the belief that it
+    /// does.
     fn agrees_with(&self, wanted: &RestSettings) -> Result<()> {
         let port = self.address.port();
         let ports = !wanted.ports.chosen

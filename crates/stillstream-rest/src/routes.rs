@@ -41,7 +41,8 @@ pub(crate) struct App {
 
 type Shared = State<Arc<App>>;
 
-/// What is kept until the answer is sent: the outcome of an operation may be the last thing that a process says.
+/// What is kept until the answer is sent: the outcome of an operation may be the last thing that a process
+/// says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptUntilSent(Arc<Mutex<Vec<Arc<EndHold>>>>);
 

@@ -1,7 +1,7 @@
 //! The listener, its thread, and the time that a client has.
 //!
-//! A connection serves one request and is closed: a client that is slow, or silent, costs one of a fixed number of places for a
-//! fixed time, and nothing else.
+//! A connection serves one request and is closed: a client that is slow, or silent, costs one of a fixed
+//! number of places for a fixed time, and nothing else.
 
 use std::convert::Infallible;
 use std::io;

@@ -68,7 +68,8 @@ pub struct SubtaskCheck {
     pub first_key_group: u16,
     /// The key group after its last one.
     pub end_key_group: u16,
-    /// Bytes of state that it gets. Files in a backend's own form count whole for each subtask that reads them.
+    /// Bytes of state that it gets. Files in a backend's own form count whole for each subtask that reads
+    /// them.
     pub bytes: u64,
 }
 
@@ -169,7 +170,8 @@ impl RestoreCheck {
 /// Compares a snapshot with a program. Reads the headers of its files through `store`; blocks.
 ///
 /// # Errors
-/// A header that is missing, damaged, or of a newer release. What does not fit is no error: it is in the answer.
+/// A header that is missing, damaged, or of a newer release. What does not fit is no error: it is in the
+/// answer.
 pub fn check(
     metadata: &CheckpointMetadata,
     store: &dyn SnapshotStore,
@@ -352,8 +354,8 @@ fn same_sort(one: &Meta, other: &Meta) -> bool {
     matches!((one, other), (Meta::Keyed(_), Meta::Keyed(_)) | (Meta::Operator(_), Meta::Operator(_)))
 }
 
-/// Whether what the program does not register goes into its next checkpoints: it does where the operator has other state of the
-/// same sort.
+/// Whether what the program does not register goes into its next checkpoints: it does where the operator has
+/// other state of the same sort.
 fn has_place(wanted: &[(&str, Meta)], operator: &OperatorDescription, stored: &Meta) -> bool {
     match stored {
         Meta::Keyed(_) => operator.key.is_some(),

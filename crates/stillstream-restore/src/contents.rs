@@ -1,4 +1,5 @@
-//! Which states an operator has in a snapshot. Only headers are read, so this is cheap whatever the size of the state.
+//! Which states an operator has in a snapshot. Only headers are read, so this is cheap whatever the size of
+//! the state.
 
 use stillstream_state::snapshot::{Header, header_of, header_of_incremental};
 use stillstream_state::{OperatorStateMeta, Schema, StateError};

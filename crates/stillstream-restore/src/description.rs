@@ -26,7 +26,8 @@ impl std::error::Error for DescriptionError {}
 
 /// The operators of a program, with everything that decides whether a snapshot can be restored into it.
 ///
-/// Its JSON form is the plan file of `<job> plan --json` and `stillstream restore-plan`; `docs/formats.md` describes it.
+/// Its JSON form is the plan file of `<job> plan --json` and `stillstream restore-plan`; `docs/formats.md`
+/// describes it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlanDescription {
     /// [`PLAN_VERSION`] of the release that wrote it.
@@ -87,8 +88,8 @@ pub struct StateDescription {
     /// The type of its namespaces, if it has any: windows as a rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Type>,
-    /// The type of one key's value, or of one item of operator state; `unit` for timers. That state has a time to live is a part
-    /// of it: `expiring<..>`.
+    /// The type of one key's value, or of one item of operator state; `unit` for timers. That state has a
+    /// time to live is a part of it: `expiring<..>`.
     pub value: Type,
 }
 
@@ -317,5 +318,85 @@ impl PlanDescription {
             }
         }
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stillstream_state::snapshot::Header;
+
+    use super::*;
+
+    fn described() -> PlanDescription {
+        let operator = OperatorDescription {
+            id: OperatorId::from_uid("count"),
+            uid: Some("count".into()),
+            name: "count".into(),
+            parallelism: 2,
+            parallelism_is_set: false,
+            max_parallelism: 128,
+            max_parallelism_is_set: false,
+            needs_uid: false,
+            key: None,
+            states: None,
+        };
+        let keyed = vec![
+            StateMeta::of::<(), Vec<(u64, String)>>("seen", StateKind::List),
+            StateMeta::of::<i64, u64>("windows", StateKind::Value),
+            StateMeta::of::<(), ()>("timers", StateKind::EventTimers),
+        ];
+        let header = Header { key: String::schema(), max_parallelism: 128, states: keyed };
+        let rules = OperatorStateMeta { mode: RedistributionMode::Broadcast, schema: u32::schema() };
+        let states = States { keyed: vec![header], operator: vec![("rules".into(), rules)] };
+        PlanDescription::new("job", Backend::Hashmap, vec![operator.with_states(&states)])
+    }
+
+    #[test]
+    fn a_plan_file_gives_back_what_was_written_with_all_types() {
+        let plan = described();
+        let text = plan.to_json();
+        assert_eq!(PlanDescription::from_json(&text).unwrap(), plan);
+        for part in
+            ["\"type\": \"list<(u64, string)>\"", "\"kind\": \"broadcast\"", "\"max_parallelism\": 128"]
+        {
+            assert!(text.contains(part), "`{part}` in: {text}");
+        }
+        let metas: Vec<String> =
+            plan.operators[0].states.iter().flatten().map(|state| state.meta().to_string()).collect();
+        assert_eq!(
+            metas,
+            [
+                "list state of `list<(u64, string)>`",
+                "value state of `u64` in namespaces of `i64`",
+                "event-time timers of `unit`",
+                "broadcast state of `u32`",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_plan_file_is_refused_and_never_panics() {
+        let text = described().to_json();
+        let error = |text: &str| PlanDescription::from_json(text).unwrap_err().to_string();
+        assert!(error(&text.replacen("\"version\": 1", "\"version\": 2", 1)).contains("version 2"));
+        for (wrong, right) in
+            [("\"schema\": \"01", "\"schema\": \"07"), ("\"schema\": \"0", "\"schema\": \"")]
+        {
+            let text = error(&text.replacen(wrong, right, 1));
+            assert!(text.contains("the schema of `"), "{text}");
+        }
+        for end in (0..text.len()).step_by(7) {
+            assert!(error(&text[..end]).contains("not a plan file"), "{end}");
+        }
+    }
+
+    #[test]
+    fn another_parallelism_is_for_operators_that_do_not_set_their_own() {
+        let mut plan = described();
+        let own = OperatorDescription { parallelism_is_set: true, ..plan.operators[0].clone() };
+        plan.operators.push(own);
+        let plan = plan.with_parallelism(200);
+        let numbers = |at: usize| (plan.operators[at].parallelism, plan.operators[at].max_parallelism);
+        assert_eq!((numbers(0), numbers(1)), ((200, 512), (2, 128)));
     }
 }

@@ -1,8 +1,9 @@
 //! Whether a snapshot can be restored into a program, known before anything is started.
 //!
-//! Both sides are described as data: a program by [`PlanDescription`], which is made by opening its operators without running
-//! them, and a snapshot by the headers of its files. [`check`] compares the two and says for each state what becomes of it.
-//! The start of a job and the command `stillstream restore-plan` call the same function, so they use the same sentences.
+//! Both sides are described as data: a program by [`PlanDescription`], which is made by opening its operators
+//! without running them, and a snapshot by the headers of its files. [`check`] compares the two and says for
+//! each state what becomes of it. The start of a job and the command `stillstream restore-plan` call the same
+//! function, so they use the same sentences.
 //!
 //! | module | what is inside |
 //! |---|---|

@@ -1,9 +1,9 @@
 //! Bytes that incremental checkpoints of RocksDB upload when one percent of the keys change between two of them, beside a full
 //! one: `cargo run --release -p stillstream-rocksdb --example one_percent [KEYS]` (default 10 000 000).
 
-#[path = "../tests/one_percent/mod.rs"]
+#[path = "../tests/database/one_percent.rs"]
 mod one_percent;
-#[path = "../tests/shared_store/mod.rs"]
+#[path = "../tests/database/shared_store.rs"]
 mod shared_store;
 
 use std::error::Error;

@@ -6,7 +6,8 @@
 //!
 //! | floor | what is inside |
 //! |---|---|
-//! | [`job`] | jobs: settings, the JobManager, the fleet of workers, what the submitting program holds |
+//! | [`job`] | jobs: settings, the JobManager, what the submitting program holds |
+//! | `cluster` | the workers: threads of this process, or processes |
 //! | `dataflow` | one worker during one attempt: tasks, their chains, and the channels between them |
 //! | `checkpoint` | the threads that write snapshots |
 //! | `control` | messages between JobManager and workers |
@@ -22,6 +23,7 @@ pub mod backends;
 mod catch;
 mod checkpoint;
 pub mod clock;
+mod cluster;
 pub mod connect;
 mod control;
 mod dataflow;

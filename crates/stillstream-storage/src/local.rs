@@ -306,6 +306,8 @@ impl Drop for LocalWriter {
         if self.file.take().is_some()
             && let Err(error) = self.inner.remove(&self.temp)
             && !not_found(&error)
+            // it may have gone with its folder
+            && self.temp.exists()
         {
             tracing::warn!(path = %shown(&self.temp), %error, "a temporary file could not be removed");
         }

@@ -24,7 +24,12 @@ fn take(store: &FailingStore) -> Result<(), StorageError> {
                 stream.write_all(&[7; 100_000])?;
                 stream.finish()
             };
-            streams.push(write().map_err(|error| StorageError::io("write", subtask.to_string(), error))?);
+            // a subtask whose state cannot be written declines
+            let declined = |error: std::io::Error| StorageError::NotWritable {
+                path: subtask.into(),
+                reason: error.to_string(),
+            };
+            streams.push(write().map_err(declined)?);
         }
         let metadata = sample_metadata(3, JobId::from_name("job"), &streams);
         savepoint.write_metadata(&CheckpointMetadata { kind: CheckpointKind::Savepoint, ..metadata })

@@ -214,6 +214,32 @@ impl StreamExecutionEnvironment {
     /// # Ok::<(), Error>(())
     /// ```
     ///
+    /// A savepoint is a snapshot for keeps, and a job can be stopped with one:
+    ///
+    /// ```
+    /// use stillstream::prelude::*;
+    ///
+    /// # let folder = std::env::temp_dir().join(format!("stillstream-savepoints-{}", std::process::id()));
+    /// # let folder = folder.to_str().unwrap();
+    /// let mut env = StreamExecutionEnvironment::new();
+    /// let ticks = || Generator::unbounded(|n| n).records_per_second(1000.0);
+    /// env.from_source("ticks", ticks()).uid("ticks").discard();
+    /// let job = env.execute_async("ticks")?;
+    /// let running = job.wait_until(seconds(60), |job| job.metrics().records_in > 0);
+    /// assert!(running);
+    /// let report = job.stop_with_savepoint(Some(folder), false, SavepointFormat::Canonical)?;
+    /// assert_eq!(job.wait()?.ending, JobEnding::Stopped(report.path.clone()));
+    ///
+    /// // later, perhaps in a newer version of the program
+    /// env.restore_from(report.path);
+    /// env.from_source("ticks", ticks()).uid("ticks").discard();
+    /// let job = env.execute_async("ticks")?;
+    /// # assert!(job.wait_until(seconds(60), |job| job.metrics().records_in > 0));
+    /// # job.cancel();
+    /// # std::fs::remove_dir_all(folder).unwrap();
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`execute`](Self::execute) before anything starts.
     pub fn execute_async(&self, name: impl Into<String>) -> Result<JobClient> {

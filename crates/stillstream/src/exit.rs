@@ -13,7 +13,7 @@ use stillstream_types::{ErrorKind, Result};
 ///
 /// | code | kinds | would another start help? |
 /// |---|---|---|
-/// | 0 | | it has finished |
+/// | 0 | | it has finished, or was stopped in order |
 /// | 1 | [`User`](ErrorKind::User), [`Panic`](ErrorKind::Panic) | if the cause has gone; it resumes from the last checkpoint |
 /// | 2 | [`Configuration`](ErrorKind::Configuration), [`Plan`](ErrorKind::Plan) | no: mend arguments, settings or program |
 /// | 3 | [`State`](ErrorKind::State), [`CorruptSnapshot`](ErrorKind::CorruptSnapshot), [`Incompatible`](ErrorKind::Incompatible) | no: the state cannot be used |

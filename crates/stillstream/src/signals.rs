@@ -1,5 +1,8 @@
 //! SIGINT (Ctrl-C) and SIGTERM: the first one stops the job with a last checkpoint, the second ends the process at once.
 //!
+//! One that comes within half a second of the first counts as the same: what starts a program often passes a signal on that the
+//! program has had from its terminal or its group already.
+//!
 //! Handlers are installed when the main thread of a program executes its first job, and stay. While no job runs, and after the
 //! first signal, a signal does what it does by default. Threads other than the main one install nothing: a job that a library
 //! or a test runs has no say in what becomes of the process.
@@ -17,6 +20,7 @@ mod unix {
     use std::io;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+    use std::time::Duration;
 
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag;
@@ -25,6 +29,8 @@ mod unix {
     use stillstream_types::{Error, ErrorKind, Result};
 
     const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+    /// A signal that comes so soon after the first one is the same, delivered twice.
+    const SAME: Duration = Duration::from_millis(500);
 
     fn name(signal: i32) -> &'static str {
         if signal == SIGINT { "SIGINT (Ctrl-C)" } else { "SIGTERM" }
@@ -51,9 +57,7 @@ mod unix {
         });
         let mut signals = Signals::new(SIGNALS)?;
         for signal in SIGNALS {
-            // the handlers of one signal are called in this order
             flag::register_conditional_default(signal, watch.at_once.clone())?;
-            flag::register(signal, watch.at_once.clone())?;
         }
         let watching = watch.clone();
         let run = move || signals.forever().for_each(|signal| watching.on(signal));
@@ -62,7 +66,10 @@ mod unix {
     }
 
     impl Watch {
-        fn on(&self, signal: i32) {
+        fn on(self: &Arc<Self>, signal: i32) {
+            if self.received.get().is_some() {
+                return; // the first one, once more
+            }
             let jobs: Vec<JobClient> = {
                 let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
                 jobs.iter().map(|(_, job)| job.clone()).collect()
@@ -73,6 +80,14 @@ mod unix {
                 return;
             }
             let _ = self.received.set(signal);
+            let watch = self.clone();
+            let arm = move || {
+                std::thread::sleep(SAME);
+                watch.at_once.store(true, Ordering::SeqCst);
+            };
+            if std::thread::Builder::new().name("second-signal".into()).spawn(arm).is_err() {
+                self.at_once.store(true, Ordering::SeqCst);
+            }
             for job in &jobs {
                 self.stop(job, signal);
             }
@@ -80,18 +95,16 @@ mod unix {
 
         fn stop(&self, job: &JobClient, signal: i32) {
             let (signal, name) = (name(signal), job.name());
-            tracing::warn!(
-                job = %name,
-                "{signal}: job `{name}` stops with a last checkpoint; a second signal ends the process at once"
-            );
+            let again = "a second signal ends the process at once";
+            if !job.takes_checkpoints() {
+                let what = "is cancelled: it takes no checkpoints, and nothing of it is kept";
+                tracing::warn!(job = %name, "{signal}: job `{name}` {what}; {again}");
+                return job.cancel();
+            }
+            tracing::warn!(job = %name, "{signal}: job `{name}` stops with a last checkpoint; {again}");
             // how it ended, and how to go on, is said at its end
-            if let Err(error) = job.stop()
-                && !job.has_ended()
-            {
-                tracing::error!(
-                    job = %name,
-                    "job `{name}` could not be stopped and goes on: {error}; another signal ends the process at once"
-                );
+            if let Err(error) = job.stop() {
+                tracing::warn!(job = %name, "{error}; {again}");
             }
         }
     }

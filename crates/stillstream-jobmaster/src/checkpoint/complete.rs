@@ -224,9 +224,10 @@ impl CheckpointCoordinator {
         for request in waiting {
             self.refuse(request, reason, &format!("generation {owner} took the job over"));
         }
-        self.out.push(Command::StepDown { owner });
         let why = format!("generation {owner} took the job over");
         self.answer_stop(Err(CheckpointFailure::new(reason, format!("the job is not stopped here: {why}"))));
+        // nothing follows this command
+        self.out.push(Command::StepDown { owner });
         self.stopped = Some(Stopped { kind: ErrorKind::Fenced, why });
     }
 

@@ -10,6 +10,7 @@ use stillstream_types::{
 
 use super::{CheckpointCoordinator, Stopped};
 use crate::checkpoint::command::Command;
+use crate::checkpoint::completed::latest;
 use crate::checkpoint::config::Retention;
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
 use crate::checkpoint::register::{Purpose, RETRY};
@@ -195,19 +196,23 @@ impl CheckpointCoordinator {
             },
         };
         record.outcome = outcome;
-        record.ended = Some(Box::new(JobEnd { at_ms: self.wall_ms, figures: self.figures.clone() }));
+        let mut figures = self.figures.clone();
+        // it may be that of an earlier process
+        figures.last_checkpoint =
+            figures.last_checkpoint.max(latest(&record.completed).map(|newest| newest.id));
+        record.ended = Some(Box::new(JobEnd { at_ms: self.wall_ms, figures }));
         match outcome {
             // a later start resumes from them
             JobOutcome::Failed | JobOutcome::Running | JobOutcome::Suspended => {}
-            // the savepoint has everything, and nobody is to take an older checkpoint for the newest
-            JobOutcome::Stopped => {
-                let completed = std::mem::take(&mut record.completed);
-                record.retained.extend(completed.into_iter().filter(CompletedRef::is_savepoint));
-            }
             JobOutcome::Cancelled if self.config.retention == Retention::RetainOnCancellation => {
                 record.retained.append(&mut record.completed);
             }
-            JobOutcome::Cancelled | JobOutcome::Finished => record.completed.clear(),
+            // the savepoint of a stop has everything, and nobody is to take an older checkpoint for the newest
+            JobOutcome::Stopped | JobOutcome::Cancelled => {
+                let completed = std::mem::take(&mut record.completed);
+                record.retained.extend(completed.into_iter().filter(CompletedRef::is_savepoint));
+            }
+            JobOutcome::Finished => record.completed.clear(),
         }
         record
     }

@@ -117,7 +117,7 @@ impl CheckpointCoordinator {
         let Some(stop) = &self.stop else { return };
         if stop.told {
             let message = format!("the job is not stopped: {message}");
-            let text = format!("{message}; it is restarted and goes on");
+            let text = format!("{message}; it is restarted and goes on from {}", self.where_it_goes_on());
             self.answer_stop(Err(CheckpointFailure::new(reason, text)));
             // until the attempt has stopped nothing begins
             self.closing = Closing::Stopping;
@@ -155,9 +155,19 @@ impl CheckpointCoordinator {
             Some((_, Phase::Registering)) if stop.target.is_some() => format!("; {what} is complete"),
             _ => String::new(),
         };
-        let then = if restarts { "the job restarts and goes on" } else { "the job ends" };
+        let then = match restarts {
+            true => format!("the job restarts and goes on from {}", self.where_it_goes_on()),
+            false => "the job ends".to_owned(),
+        };
         let text = format!("the job is not stopped: its attempt ended: {reason}{fate}; {then}");
         self.answer_stop(Err(CheckpointFailure::new(FailureReason::JobFailoverRegion, text)));
+    }
+
+    fn where_it_goes_on(&self) -> String {
+        match self.latest_completed() {
+            Some(newest) => newest.to_string(),
+            None => "where it had begun, for it has no checkpoint".to_owned(),
+        }
     }
 
     /// How the job ends when everything is committed.

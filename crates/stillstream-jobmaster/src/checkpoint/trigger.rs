@@ -142,7 +142,10 @@ impl CheckpointCoordinator {
     pub(super) fn abandon_start(&mut self, reason: FailureReason, message: &str) {
         let Some(Starting { id, request, .. }) = self.starting.take() else { return };
         let message = format!("{} {id} could not be started: {message}", word(request.kind));
-        self.warn(format!("{message} ({reason})"));
+        match reason.counts() {
+            true => self.warn(format!("{message} ({reason})")),
+            false => self.info(format!("{message} ({reason})")),
+        }
         let (kind, last) = (request.kind, request.last);
         self.refuse(request, reason, &message);
         match kind {

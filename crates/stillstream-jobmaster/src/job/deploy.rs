@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use stillstream_types::{CompletedRef, Error, ErrorKind, Generation, Result};
 
-use super::engine::{Attempt, JobCommand, JobEngine, Phase, RestoreFrom};
+use super::engine::{Attempt, JobEngine, Phase};
+use super::interface::{JobCommand, RestoreFrom};
 use crate::checkpoint::event::Event;
 use crate::message::{AttemptSpec, RestoredState};
 

@@ -6,7 +6,8 @@
 
 use stillstream_types::{Error, ErrorKind, JobOutcome, Result};
 
-use super::engine::{JobCommand, JobEngine, Level, Phase};
+use super::engine::{JobEngine, Phase};
+use super::interface::{JobCommand, Level};
 use super::status::JobStatus;
 use super::stopping::Why;
 use crate::checkpoint::config::Retention;
@@ -16,17 +17,24 @@ use crate::message::Control;
 impl JobEngine {
     fn cancelled(&self) -> Error {
         let name = &self.job.name;
-        let how = match self.job.checkpoint.retention {
-            Retention::RetainOnCancellation => match self.coordinator.latest_completed() {
-                Some(newest) => format!(
-                    "its checkpoint {} is kept: `--from {}/{}` goes on from it, `--start-fresh` begins anew",
-                    newest.id, self.job.place, newest.path
-                ),
-                None => "no checkpoint was completed: `--start-fresh` begins anew".into(),
-            },
-            _ => "its checkpoints are deleted (execution.checkpointing.externalized-checkpoint-retention): `--start-fresh` \
-                  begins anew"
-                .into(),
+        let anew = "`--start-fresh` begins anew";
+        let kept = self.job.checkpoint.retention == Retention::RetainOnCancellation;
+        let how = match (self.coordinator.latest_completed(), &self.job.from_snapshot) {
+            // that of a stop which did not come to its end
+            (Some(newest), _) if newest.is_savepoint() => {
+                format!("`--from {}` goes on from its savepoint, {anew}", newest.path)
+            }
+            (Some(newest), _) if kept => format!(
+                "its checkpoint {} is kept: `--from {}/{}` goes on from it, {anew}",
+                newest.id, self.job.place, newest.path
+            ),
+            (None, Some(snapshot)) => format!(
+                "no checkpoint was completed: `--from {snapshot}` goes on from where it had started, {anew}"
+            ),
+            (None, None) if kept => format!("no checkpoint was completed: {anew}"),
+            _ => format!(
+                "its checkpoints are deleted (execution.checkpointing.externalized-checkpoint-retention): {anew}"
+            ),
         };
         let message = match self.job.checkpointing() && self.job.durable {
             true => format!("job `{name}` was cancelled; {how}"),
@@ -83,7 +91,6 @@ impl JobEngine {
     pub(super) fn end_unrecorded(&mut self, outcome: JobOutcome, message: &str) {
         let text = format!("{message} in {}", self.job.place);
         self.log(Level::Error, text.clone());
-        self.suspend_failed(&text);
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Ending { error } => {
                 let cancelled = outcome == JobOutcome::Cancelled || error.kind() == ErrorKind::Cancelled;
@@ -112,16 +119,7 @@ impl JobEngine {
         self.suspend_recorded();
         let suspended = self.recorded == Some(JobOutcome::Suspended);
         if suspended {
-            let name = &self.job.name;
-            let from = match self.coordinator.latest_completed() {
-                _ if !self.job.durable => {
-                    "its checkpoints were in this process only: nothing of it survives, and its next start begins anew"
-                        .into()
-                }
-                Some(newest) => format!("its next start goes on from {newest}"),
-                None => "no checkpoint was completed, so its next start begins without one".into(),
-            };
-            self.log(Level::Info, format!("job `{name}` is suspended: {from}"));
+            self.log(Level::Info, format!("job `{}` is suspended: {}", self.job.name, self.next_start()));
         }
         self.advance(if suspended { JobStatus::Suspended } else { JobStatus::Finished });
         self.end(Ok(()));
@@ -137,7 +135,6 @@ impl JobEngine {
 
     pub(super) fn end_cancelled(&mut self) {
         let error = self.cancelled();
-        self.suspend_failed("it was cancelled");
         self.end_with(JobOutcome::Cancelled, error);
     }
 
@@ -161,6 +158,9 @@ impl JobEngine {
 
     fn end(&mut self, result: Result<()>) {
         self.phase = Phase::Ended;
+        if let Err(error) = &result {
+            self.suspend_failed(&error.to_string());
+        }
         self.out.push(JobCommand::End(result));
     }
 }

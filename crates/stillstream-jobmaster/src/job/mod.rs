@@ -2,7 +2,8 @@
 //!
 //! | file | what is inside |
 //! |---|---|
-//! | [`engine`] | what goes in and out, and what the coordinator's decisions mean for the job |
+//! | [`interface`] | what goes in and out |
+//! | [`engine`] | what the coordinator's decisions mean for the job |
 //! | `deploy` | the start of an attempt |
 //! | `running` | what the workers of an attempt report |
 //! | `stop_request` | a person stops or suspends the job |
@@ -34,6 +35,7 @@ mod ending;
 pub(crate) mod engine;
 pub(crate) mod exceptions;
 pub(crate) mod figures;
+pub(crate) mod interface;
 pub(crate) mod restart;
 mod running;
 pub(crate) mod start;

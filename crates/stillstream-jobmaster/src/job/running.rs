@@ -2,7 +2,8 @@
 
 use stillstream_types::{Error, ErrorKind, Generation, SubtaskId};
 
-use super::engine::{JobEngine, Level, Phase};
+use super::engine::{JobEngine, Phase};
+use super::interface::Level;
 use super::status::JobStatus;
 use crate::checkpoint::event::Event;
 use crate::message::{Control, Report};

@@ -47,14 +47,22 @@ pub fn decide_start(record: Option<&RegisterRecord>, names_snapshot: bool) -> St
         },
         JobOutcome::Cancelled => StartDecision::AlreadyCancelled {
             ended: record.ended.as_deref().cloned(),
-            retained: record.retained.last().cloned(),
+            retained: record.retained.last().filter(|kept| is_where_it_ended(record, kept)).cloned(),
         },
     }
 }
 
+/// Whether the run had come no further than this: what is kept of an older run, or a savepoint with which an older one was
+/// stopped, knows nothing of what has been committed since.
+fn is_where_it_ended(record: &RegisterRecord, kept: &CompletedRef) -> bool {
+    let figures = record.ended.as_ref().map(|ended| &ended.figures);
+    let reached = figures.and_then(|figures| figures.last_checkpoint.max(figures.resumed_from));
+    reached.is_none_or(|reached| kept.id >= reached)
+}
+
 #[cfg(test)]
 mod tests {
-    use stillstream_types::{CheckpointId, Generation, JobId};
+    use stillstream_types::{CheckpointId, Generation, JobFigures, JobId};
 
     use super::*;
 
@@ -99,5 +107,34 @@ mod tests {
             panic!("it runs again");
         };
         assert_eq!(retained.unwrap().path, "chk-7");
+    }
+
+    #[test]
+    fn a_cancelled_job_does_not_name_a_savepoint_of_an_older_run_behind_which_more_was_committed() {
+        for (last_checkpoint, resumed_from, named) in
+            [(None, Some(7), true), (Some(8), Some(7), false), (None, Some(9), false), (None, None, true)]
+        {
+            let mut cancelled = record(JobOutcome::Cancelled);
+            let of = |id: Option<u64>| id.map(CheckpointId);
+            let (last_checkpoint, resumed_from) = (of(last_checkpoint), of(resumed_from));
+            let figures = JobFigures { last_checkpoint, resumed_from, ..JobFigures::default() };
+            cancelled.ended = Some(Box::new(JobEnd { at_ms: 5, figures }));
+            let StartDecision::AlreadyCancelled { retained, .. } = decide_start(Some(&cancelled), false)
+            else {
+                panic!("it runs again");
+            };
+            assert_eq!(retained.is_some(), named, "{cancelled:?}");
+        }
+    }
+
+    #[test]
+    fn a_suspended_job_goes_on_and_a_stopped_one_only_from_where_a_person_says() {
+        assert_eq!(decide_start(Some(&record(JobOutcome::Suspended)), false), StartDecision::Run);
+        let stopped = record(JobOutcome::Stopped);
+        assert_eq!(decide_start(Some(&stopped), true), StartDecision::Run);
+        let StartDecision::AlreadyStopped { savepoint, .. } = decide_start(Some(&stopped), false) else {
+            panic!("it runs again");
+        };
+        assert_eq!(savepoint.map(|savepoint| savepoint.id), Some(CheckpointId(7)));
     }
 }

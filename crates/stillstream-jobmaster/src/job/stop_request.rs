@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use stillstream_types::{CheckpointKind, Error, ErrorKind, JobOutcome};
 
-use super::engine::{JobCommand, JobEngine, Level, Phase, StopRequest};
+use super::engine::{JobEngine, Phase};
+use super::interface::{JobCommand, Level, StopRequest};
 use super::stopping::Why;
 use crate::checkpoint::command::CheckpointReport;
 use crate::checkpoint::event::{Event, RequestId};
@@ -67,8 +68,23 @@ impl JobEngine {
 
     /// Has the end recorded of a job of which nothing runs: the newest checkpoint holds all that is not committed.
     pub(super) fn end_suspended(&mut self) {
-        let error = Error::new(ErrorKind::Cancelled, format!("job `{}` was suspended", self.job.name));
+        // it is seen if the record does not come about
+        let error = Error::new(ErrorKind::Storage, format!("job `{}` was to be suspended", self.job.name));
         self.end_with(JobOutcome::Suspended, error);
+    }
+
+    /// What the next start of a suspended job does.
+    pub(super) fn next_start(&self) -> String {
+        match (self.coordinator.latest_completed(), &self.job.from_snapshot) {
+            _ if !self.job.durable => {
+                "its checkpoints were in this process only: nothing of it survives, and its next start begins anew".into()
+            }
+            (Some(newest), _) => format!("its next start goes on from {newest}"),
+            (None, Some(snapshot)) => format!(
+                "no checkpoint was completed: `--from {snapshot}` begins where it had begun, and a start without that begins anew"
+            ),
+            (None, None) => "no checkpoint was completed, so its next start begins without one".into(),
+        }
     }
 
     /// The job does not end suspended, or not as the register has it.
@@ -82,9 +98,7 @@ impl JobEngine {
     pub(super) fn suspend_recorded(&mut self) {
         let Some(request) = self.suspend.take() else { return };
         let Some(newest) = self.coordinator.latest_completed().cloned() else {
-            let message =
-                "the job has ended, and no checkpoint was completed: its next start begins without one";
-            return self.refuse(request, message);
+            return self.refuse(request, format!("the job has ended: {}", self.next_start()));
         };
         let last = self.statistics().last_completed.as_ref().filter(|last| last.id == newest.id);
         let (size_bytes, duration) =

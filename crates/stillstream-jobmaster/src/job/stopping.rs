@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use stillstream_types::{Error, ErrorKind, JobOutcome};
 
-use super::engine::{JobCommand, JobEngine, Level, Phase};
+use super::engine::{JobEngine, Phase};
 use super::exceptions::ExceptionEntry;
+use super::interface::{JobCommand, Level};
 use super::restart::RestartDecision;
 use super::status::JobStatus;
 use crate::checkpoint::event::Event;

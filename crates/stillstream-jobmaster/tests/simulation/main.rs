@@ -1,9 +1,12 @@
-//! Whole job lives in random schedules: deployed, running, failing, restarted, rescaled, cancelled, stopped, finished; under
-//! crashes of the JobManager and rivals that take the job over; messages in any order, lost, late and doubled; storage and
-//! register that fail, or of which nobody knows what they did; tasks that fail and workers that do not stop.
+//! Whole job lives in random schedules: deployed, running, failing, restarted, rescaled, cancelled, stopped with a savepoint,
+//! drained, suspended, finished; under crashes of the JobManager and rivals that take the job over; messages in any order, lost,
+//! late and doubled; storage and register that fail, or of which nobody knows what they did; tasks that fail and workers that
+//! do not stop.
 //!
 //! What must hold is checked after each step: no committed record is lost or doubled, no completed checkpoint misses a file, a
-//! job ends once and as the register says, a cancel is over in its time; and once faults stop the job goes on to its finish.
+//! job ends once and as the register says, a cancel is over in its time; a stop that was answered with success has left a whole
+//! snapshot and all output committed, and after one that was not the job runs; a savepoint of a running job changes nothing;
+//! and once faults stop the job goes on to its finish.
 //!
 //! Everything follows from the seed. A failing one prints the line that runs it alone.
 
@@ -53,6 +56,8 @@ fn no_schedule_breaks_an_invariant_and_every_job_finishes_in_the_end() {
         assert!(t.completed > 20_000 && t.aborted > 8_000 && t.crashes > 4_000 && t.unknown_writes > 8_000);
         assert!(t.restarts > 5_000 && t.rescaled > 2_000 && t.replaced > 500 && t.committed > 20_000);
         assert!(t.finished > 10_000 && t.cancelled > 500 && t.failed > 500 && t.fenced > 500);
+        assert!(t.savepoints > 1_500 && t.stopped > 500 && t.suspended > 1_000 && t.drained > 200);
+        assert!(t.stops_failed > 3_000 && t.savepoints_failed > 1_000);
         assert!(t.shared_written > 50_000 && t.shared_deleted > 50_000);
         // only a task that hears late of a completed checkpoint can name what went with an older one
         assert!(t.refused < t.completed / 20, "{} refused, {} completed", t.refused, t.completed);
@@ -82,6 +87,44 @@ fn a_crash_at_any_command_loses_nothing_and_leaves_nothing_behind() {
                 "crash at {at}: {:?}",
                 world.tally
             );
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_any_command_of_a_stop_leaves_the_job_stopped_or_running_and_its_output_whole() {
+    for (savepoint, drain) in [(true, false), (false, false), (true, true), (false, true)] {
+        let stopped = |crash_at| {
+            let mut world = World::new(11, Faults::none());
+            world.restart_all();
+            for _ in 0..60 {
+                world.step();
+            }
+            let newest = world.newest();
+            let before = world.tally.commands;
+            world.faults = Faults { crash_at, ..Faults::none() };
+            world.savepoint(newest);
+            if world.is_alive(newest) {
+                world.stop_job(newest, savepoint, drain);
+            }
+            for _ in 0..60 {
+                world.step();
+            }
+            let commands = (before, world.tally.commands);
+            world.end_well();
+            (commands, world)
+        };
+        let ((from, to), world) = stopped(None);
+        let t = &world.tally;
+        assert_eq!(
+            t.stopped + t.suspended + t.drained.min(1),
+            if savepoint && drain { 2 } else { 1 },
+            "{t:?}"
+        );
+        assert!(to - from >= 12, "{from} {to}");
+        for at in from..to {
+            let (_, world) = stopped(Some(at));
+            assert_eq!(world.tally.crashes, 1, "crash at {at}: {:?}", world.tally);
         }
     }
 }

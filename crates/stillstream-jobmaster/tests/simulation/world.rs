@@ -3,6 +3,7 @@
 //! | file | what is inside |
 //! |---|---|
 //! | `nodes` | processes with a JobManager: started, crashed, cancelled |
+//! | `stops` | savepoints, stops and suspends that a person wants |
 //! | `shell` | carries the engine's commands out |
 //! | `storage` | disk and register |
 //! | `attempts` | the workers of an attempt and their tasks |
@@ -14,9 +15,11 @@ mod invariants;
 mod nodes;
 mod output;
 mod shell;
+mod stops;
 mod storage;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_jobmaster::*;
@@ -79,6 +82,8 @@ enum Action {
     Snapshot { node: usize, generation: Generation, checkpoint: CheckpointId, subtask: SubtaskId },
     /// A subtask hears that a checkpoint is completed, and commits.
     Commit { node: usize, generation: Generation, checkpoint: CheckpointId, subtask: SubtaskId },
+    /// The sources hear that they are to end.
+    Drain { node: usize, generation: Generation },
     /// A worker is told to stop, or to let its dataflow drain.
     Stop { node: usize, generation: Generation, worker: usize, drain: bool },
 }
@@ -104,6 +109,14 @@ pub struct Tally {
     pub failed: u64,
     pub unrecorded: u64,
     pub committed: u64,
+    pub savepoints: u64,
+    pub savepoints_failed: u64,
+    pub stopped: u64,
+    pub suspended: u64,
+    pub drained: u64,
+    /// Stops after which the job went on.
+    pub stops_failed: u64,
+    pub stops_refused: u64,
 }
 
 impl Tally {
@@ -125,6 +138,13 @@ impl Tally {
         self.failed += other.failed;
         self.unrecorded += other.unrecorded;
         self.committed += other.committed;
+        self.savepoints += other.savepoints;
+        self.savepoints_failed += other.savepoints_failed;
+        self.stopped += other.stopped;
+        self.suspended += other.suspended;
+        self.drained += other.drained;
+        self.stops_failed += other.stops_failed;
+        self.stops_refused += other.stops_refused;
     }
 }
 
@@ -135,19 +155,26 @@ pub struct World {
     pub last_end: Option<End>,
     /// A digest of everything that was decided, where that is wanted.
     pub trace: Option<u64>,
-    faults: Faults,
+    pub faults: Faults,
     random: u64,
     now: Duration,
     nodes: Vec<Option<Node>>,
     bag: Vec<Action>,
     // storage
     register: Option<RegisterRecord>,
-    /// The end that the register says, and which generation has written it.
-    recorded: Option<(Generation, JobOutcome)>,
+    /// Whether the register says that the job has ended.
+    recorded: bool,
+    /// The end that each generation has written.
+    ends: BTreeMap<Generation, JobOutcome>,
     files: BTreeMap<String, BTreeSet<String>>,
     contents: BTreeMap<String, Content>,
     metadata: BTreeMap<String, CheckpointMetadata>,
+    /// Savepoints that somebody was told of.
     savepoints: BTreeSet<String>,
+    /// Where stops were to leave theirs: no other savepoint may get into the register.
+    stop_places: BTreeSet<String>,
+    requests: u64,
+    places: u64,
     used: BTreeSet<CheckpointId>,
     // the job
     restart: RestartStrategyConfig,
@@ -180,11 +207,15 @@ impl World {
             nodes: Vec::new(),
             bag: Vec::new(),
             register: None,
-            recorded: None,
+            recorded: false,
+            ends: BTreeMap::new(),
             files: BTreeMap::new(),
             contents: BTreeMap::new(),
             metadata: BTreeMap::new(),
             savepoints: BTreeSet::new(),
+            stop_places: BTreeSet::new(),
+            requests: 0,
+            places: 0,
             used: BTreeSet::new(),
             restart: RestartStrategyConfig::None,
             plan: Vec::new(),
@@ -325,6 +356,7 @@ impl World {
                     self.commit(node, generation, checkpoint, subtask);
                 }
             }
+            Action::Drain { node, generation } => self.drain_sources(node, generation),
             Action::Stop { node, generation, worker, drain } => self.stop(node, generation, worker, drain),
         }
     }

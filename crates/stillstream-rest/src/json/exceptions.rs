@@ -7,8 +7,8 @@ use stillstream_runtime::job::JobClient;
 /// So many are kept; one more has been forgotten when there are as many.
 const KEPT: usize = 16;
 
-/// `/jobs/:id/exceptions`. The newest comes first, as in Flink. There are no classes of exceptions here and no stack traces:
-/// in their place stands the error, which says what, where and what to do.
+/// `/jobs/:id/exceptions`. The newest comes first, as in Flink. There are no classes of exceptions here and
+/// no stack traces: in their place stands the error, which says what, where and what to do.
 pub(crate) fn exceptions(job: &JobClient) -> Value {
     let exceptions = job.exceptions();
     let newest = exceptions.last();

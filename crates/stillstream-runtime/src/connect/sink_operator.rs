@@ -37,8 +37,8 @@ pub struct SinkOperator<T: Data, S: Sink<T>> {
     policy: CommitPolicy,
     gate: Arc<CommitGate>,
     open: Option<Open<T, S>>,
-    /// It was opened to see which state it has.
-    dry: Option<StoredList<(u64, S::Committable)>>,
+    /// It was opened to see which state it has; a sink without transactions keeps none.
+    dry: Option<Option<StoredList<(u64, S::Committable)>>>,
     items: PhantomData<fn(T)>,
 }
 
@@ -55,6 +55,8 @@ struct Open<T: Data, S: Sink<T>> {
     phase: Phase,
     /// Whether the writer was given records since it last closed a transaction.
     written: bool,
+    /// The last snapshot is a savepoint's.
+    left_savepoint: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,7 +173,8 @@ impl<T: Data, S: Sink<T>> Open<T, S> {
             }
         };
         if self.transactions.is_empty() {
-            return self.writer.finished();
+            // a job that goes on from the savepoint needs what tells of the commits that it holds
+            return if self.left_savepoint { Ok(()) } else { self.writer.finished() };
         }
         let what =
             if late { "records that no checkpoint holds" } else { "transactions that were never announced" };
@@ -190,10 +193,9 @@ impl<T: Data, S: Sink<T>> Open<T, S> {
 impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
         if context.dry {
-            // a sink without transactions keeps nothing
-            if std::any::TypeId::of::<S::Committable>() != std::any::TypeId::of::<()>() {
-                self.dry = Some(StoredList::open(context, COMMITTABLES, RedistributionMode::Split)?.0);
-            }
+            let has_transactions = std::any::TypeId::of::<S::Committable>() != std::any::TypeId::of::<()>();
+            let open = || StoredList::open(context, COMMITTABLES, RedistributionMode::Split);
+            self.dry = Some(has_transactions.then(open).transpose()?.map(|(stored, _)| stored));
             return Ok(());
         }
         let pass = self.gate.open(context.generation);
@@ -214,6 +216,7 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
             stored,
             phase: Phase::Recovered,
             written: false,
+            left_savepoint: false,
         };
         for (checkpoint, committable) in items {
             open.transactions.add(CheckpointId(checkpoint), super::Prepared::done(committable));
@@ -247,11 +250,13 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
         open.writer.ready()
     }
 
-    fn snapshot(&mut self, id: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
+    fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         if let Some(stored) = &self.dry {
+            let Some(stored) = stored else { return Ok(None) };
             return Ok(Some(Box::new(stored.snapshot(Vec::new())?)));
         }
         let open = self.opened()?;
+        open.left_savepoint = form != SnapshotForm::Checkpoint;
         open.settle()?;
         open.prepare(id)?;
         if open.transactions.is_empty() {

@@ -70,8 +70,18 @@ pub(crate) struct InputQueue {
     now: VecDeque<Queued>,
     /// Set aside until their epoch comes.
     later: VecDeque<Queued>,
-    /// When the first of those was set aside: by the clock, and in milliseconds since 1970.
-    aligning_since: Option<(Duration, i64)>,
+    /// The alignment that is under way, if anything had to be set aside for it.
+    aligning: Option<Aligning>,
+}
+
+/// What one alignment has cost so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aligning {
+    /// When the first batch was set aside: by the clock, and in milliseconds since 1970.
+    pub since: Duration,
+    pub since_ms: i64,
+    /// How many bytes were, as senders have estimated them.
+    pub bytes: u64,
 }
 
 impl InputQueue {
@@ -83,9 +93,8 @@ impl InputQueue {
                 let of = guard.stamp().elements().first().copied().unwrap_or_default();
                 let queued = Queued { epoch: of, input, batch: std::mem::take(data), guard };
                 if aligned && of > epoch {
-                    if self.aligning_since.is_none() {
-                        self.aligning_since = Some((clock.elapsed(), clock.now_ms()));
-                    }
+                    let begin = || Aligning { since: clock.elapsed(), since_ms: clock.now_ms(), bytes: 0 };
+                    self.aligning.get_or_insert_with(begin).bytes += queued.batch.bytes;
                     self.later.push_back(queued);
                 } else {
                     self.now.push_back(queued);
@@ -109,9 +118,9 @@ impl InputQueue {
         self.later.is_empty()
     }
 
-    /// The alignment is over: when it began, if anything had to wait.
-    pub fn take_aligning_since(&mut self) -> Option<(Duration, i64)> {
-        self.aligning_since.take()
+    /// The alignment is over.
+    pub fn take_aligning(&mut self) -> Option<Aligning> {
+        self.aligning.take()
     }
 
     /// The present epoch is `epoch` now.

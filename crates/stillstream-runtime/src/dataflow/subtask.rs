@@ -74,6 +74,7 @@ use crate::checkpoint::snapshot_pool::SnapshotJob;
 use crate::control::{AckMetrics, Control, Report};
 use crate::dataflow::attempt::WorkerAttempt;
 use crate::dataflow::chain::{Chain, Pause};
+use crate::dataflow::inputs::Aligning;
 use crate::dataflow::outputs::{Outlet, Outputs, Sessions};
 use crate::dataflow::turn::Turn;
 
@@ -213,24 +214,26 @@ impl Subtask {
     /// The synchronous part of a checkpoint; then the epoch moves on. What was emitted before goes before the
     /// barrier.
     ///
-    /// `aligning_since`: when the first record was set aside for it.
+    /// `aligning`: what it took to have it from all inputs.
     pub fn barrier(
         &mut self,
         trigger: Trigger,
-        aligning_since: Option<(Duration, i64)>,
+        aligning: Option<Aligning>,
         sessions: Sessions<'_, '_>,
     ) -> Result<()> {
         self.outputs.flush(sessions);
         let (clock, checkpoint) = (self.attempt.clock.clone(), trigger.id);
         let (begun, now_ms) = (clock.elapsed(), clock.now_ms());
-        let (aligned_from, aligned_ms) = aligning_since.unwrap_or((begun, now_ms));
+        let none = Aligning { since: begun, since_ms: now_ms, bytes: 0 };
+        let aligning = aligning.unwrap_or(none);
         let parts = self.chain.snapshot(checkpoint, trigger.form())?;
-        let delay_ms = aligned_ms.saturating_sub(trigger.at_ms);
+        let delay_ms = aligning.since_ms.saturating_sub(trigger.at_ms);
         let metrics = AckMetrics {
             start_delay: Duration::from_millis(u64::try_from(delay_ms).unwrap_or(0)),
-            alignment: begun.saturating_sub(aligned_from),
+            alignment: begun.saturating_sub(aligning.since),
             synchronous: clock.elapsed().saturating_sub(begun),
-            ..AckMetrics::default()
+            asynchronous: Duration::ZERO,
+            set_aside_bytes: aligning.bytes,
         };
         self.epoch = checkpoint.0;
         self.outputs.move_to(checkpoint.0);

@@ -126,8 +126,8 @@ impl InputTask {
                 let text = format!("barrier {next} has come, which nobody has triggered");
                 return Err(Error::new(ErrorKind::Checkpoint, text));
             }
-            let aligning_since = self.queue.take_aligning_since();
-            self.subtask.barrier(trigger, aligning_since, sessions)?;
+            let aligning = self.queue.take_aligning();
+            self.subtask.barrier(trigger, aligning, sessions)?;
         }
         self.queue.move_to(next);
         Ok(true)

@@ -140,25 +140,32 @@ impl Beginning {
             ));
             return Ok(());
         }
-        let named = named?;
-        let own_metadata = self.snapshot.as_ref().map(|snapshot| &snapshot.metadata);
-        if own_metadata == Some(named.metadata()) {
+        let own_snapshot = self.snapshot.as_ref();
+        if let (Some(own), Ok(named)) = (own_snapshot, &named)
+            && own.metadata == *named.metadata()
+        {
             return Ok(());
         }
-        let (name, id, place, named) = (&settings.name, own.id, storage.display(), named.metadata());
-        let older = match named.job == storage.id()
-            && named.id < id
-            && storage.read_metadata(&path_of(named.id)).is_ok()
-        {
-            true => format!(", `--from-checkpoint {}` to fall back to that older one", named.id),
-            false => String::new(),
+        let (name, id, own) = (&settings.name, own.id, own_snapshot.map_or("", |own| &own.place));
+        let (what, older) = match &named {
+            Ok(named) => {
+                let named = named.metadata();
+                let is_own = named.job == storage.id()
+                    && named.id < id
+                    && storage.read_metadata(&path_of(named.id)).is_ok();
+                let older = match is_own {
+                    true => format!(", `--from-checkpoint {}` to fall back to that older one", named.id),
+                    false => String::new(),
+                };
+                (format!("checkpoint {} of job `{}`", named.id, named.job_name), older)
+            }
+            Err(error) => (format!("which cannot be read: {error}"), String::new()),
         };
         Err(configuration(format!(
-            "job `{name}` has a checkpoint of its own, `{place}/{}`, and `--from` (execution.state-recovery.path) names `{from}` \
-             (checkpoint {} of job `{}`): leave out `--from` to go on from checkpoint {id}{older}, or add `--start-fresh` \
+            "job `{name}` has a checkpoint of its own, `{own}`, and `--from` (execution.state-recovery.path) names `{from}` \
+             ({what}): leave out `--from` to go on from checkpoint {id}{older}, or add `--start-fresh` \
              (stillstream.checkpoint.start-fresh: true) to begin from `{from}`; the job's own checkpoints stay then, and only a \
-             person deletes them",
-            own.path, named.id, named.job_name
+             person deletes them"
         )))
     }
 
@@ -278,6 +285,10 @@ impl Beginning {
                 (kept, [std::mem::take(&mut record.retained), newer].concat());
             if !record.completed.contains(to) {
                 record.completed.push(to.clone());
+                // it was kept for a person, who keeps it when the job does not need it any more
+                if !record.retained.contains(to) {
+                    record.retained.push(to.clone());
+                }
             }
             (record.outcome, record.ended) = (JobOutcome::Running, None);
         }

@@ -230,6 +230,7 @@ pub struct JobClient {
     #[expect(dead_code, reason = "what counts is when the last one is dropped")]
     pub(crate) owner: Option<Arc<Owner>>,
     pub(crate) savepoints: Arc<SavepointPlaces>,
+    pub(crate) takes_checkpoints: bool,
 }
 
 impl fmt::Debug for JobClient {
@@ -265,6 +266,7 @@ impl JobClient {
             clock,
             info,
             savepoints,
+            takes_checkpoints: false,
         }
     }
 
@@ -290,6 +292,11 @@ impl JobClient {
     /// Where the job stands.
     pub fn status(&self) -> JobStatus {
         self.shared.board.lock().status.unwrap_or(JobStatus::Initializing)
+    }
+
+    /// Whether the job takes checkpoints by itself. One that does not has nothing to go on from but savepoints.
+    pub fn takes_checkpoints(&self) -> bool {
+        self.takes_checkpoints
     }
 
     /// Whether [`wait`](Self::wait) would return at once.

@@ -26,7 +26,6 @@ use stillstream_types::crash::crash_point;
 use stillstream_types::{CheckpointKind, Error, ErrorKind, Result};
 
 use super::client::{JobEnding, JobMetrics, JobResult, Shared};
-use super::fleet::Fleet;
 use super::home::CheckpointHome;
 use super::info::JobInfo;
 use super::io::IoThreads;
@@ -35,6 +34,7 @@ use super::look::{RestoredFrom, StatusTimes};
 use super::progress::Progress;
 use super::settings::JobSettings;
 use crate::clock::Clock;
+use crate::cluster::fleet::Fleet;
 use crate::metrics::Counters;
 use crate::plan::PhysicalPlan;
 

@@ -7,36 +7,25 @@
 //! | `look` | what else can be seen of a job through a [`JobClient`] |
 //! | `info` | [`JobInfo`], [`JobPlan`]: what is known of a job before it runs |
 //! | `manager` | the JobManager: a shell around the engine of `stillstream-jobmaster` |
-//! | `fleet` | worker threads, and what an attempt needs of any fleet |
 //! | `beginning` | where a start begins, and whether the program can go on from there |
 //! | `home` | where checkpoints and the register live |
-//! | `stores` | where a subtask writes its snapshot |
 //! | `savepoints` | where savepoints go |
 //! | `io` | threads for storage calls |
-//! | `remote`, `process`, `wire` | worker processes on this machine: the JobManager's side, theirs, and the messages |
-//! | `door`, `peers` | who may connect to the JobManager, and to a worker process |
 //! | `progress` | the line on the terminal |
 //! | `job_log` | what the log says of a running job, and how often |
 
 mod beginning;
 mod client;
-mod door;
 mod event_times;
-mod fleet;
 mod home;
 mod info;
 mod io;
 mod job_log;
 mod look;
 mod manager;
-mod peers;
-mod process;
 mod progress;
-mod remote;
 mod savepoints;
 mod settings;
-mod stores;
-mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,7 +55,11 @@ pub use settings::{DEFAULT_FRAME_SIZE, DEFAULT_MAX_STATE_SIZE, JobSettings, Prog
 
 use crate::catch::catch_on_thread;
 use crate::checkpoint::snapshot_pool::{SnapshotPool, SnapshotStores};
+use crate::checkpoint::stores::{FileStores, MemoryStores};
 use crate::clock::{Clock, SystemClock};
+use crate::cluster::fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
+use crate::cluster::process::{self, Figures, Identity, WorkerProcess};
+use crate::cluster::remote::{ProcessFleet, ProcessSettings};
 use crate::control::ReportSink;
 use crate::dataflow::attempt::Alignment;
 use crate::dataflow::open::{WorkerContext, WorkerSettings};
@@ -76,15 +69,10 @@ use crate::metrics::Counters;
 use crate::plan::{PhysicalPlan, Plan};
 use beginning::Beginning;
 use client::{Owner, Shared};
-use fleet::{ContextFactory, Fleet, LocalFleet, ReportQueue};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, State, random_unit, tasks};
-use process::{Figures, Identity, WorkerProcess};
-use remote::{ProcessFleet, ProcessSettings};
 use savepoints::SavepointPlaces;
-use stores::FileStores;
-pub(crate) use stores::MemoryStores;
 
 fn configuration(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Configuration, message)
@@ -254,6 +242,10 @@ fn start_of(
         }
         StartDecision::AlreadyCancelled { ended, retained } => {
             let kept = match retained {
+                Some(kept) if kept.is_savepoint() => format!(
+                    "`--from {}` goes on from its savepoint, `--start-fresh` runs it from the beginning",
+                    kept.path
+                ),
                 Some(kept) => format!(
                     "`--from {}/{}` goes on from the checkpoint that was kept, `--start-fresh` runs it from the beginning",
                     storage.display(),
@@ -411,6 +403,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         info: info.clone(),
         owner: Some(Arc::new(Owner(shared.clone()))),
         savepoints: Arc::new(SavepointPlaces::of(&settings)),
+        takes_checkpoints: settings.checkpoint.interval.is_some(),
     };
     let io = IoThreads::start(sender.clone())?;
     let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
@@ -510,7 +503,11 @@ fn process_fleet(
         key_groups: key_groups(physical),
         silence: settings.heartbeat_timeout,
         counters: counters.clone(),
-        messages: sender.clone(),
+        events: Box::new({
+            let sender = sender.clone();
+            // the job has ended if nobody listens
+            move |event| drop(sender.send(Message::Event(event)))
+        }),
         clock: clock.clone(),
         tokio: tokio.clone(),
     })?))
@@ -538,13 +535,6 @@ fn serve(identity: Identity, physical: &Arc<PhysicalPlan>, settings: &JobSetting
     WorkerProcess { identity, threads, metrics, clock, silence, stopped }.serve(stream, &link, &context)
 }
 
-/// 128 random bits as text.
-pub(crate) fn random_token() -> String {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let word = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", word(), word())
-}
-
 fn context_factory(
     settings: &JobSettings,
     physical: &Arc<PhysicalPlan>,
@@ -568,3 +558,6 @@ fn context_factory(
         counters: counters.clone(),
     }))
 }
+
+#[cfg(test)]
+mod fleet_tests;

@@ -37,7 +37,7 @@ impl SavepointPlaces {
                 "no directory is given for the savepoint: name one, or set `execution.checkpointing.savepoint-dir`",
             ));
         };
-        let random = super::random_token();
+        let random = crate::cluster::random_token();
         let Location::Local(above) = Location::parse(above).map_err(StorageError::into_error)?;
         let path = above.join(checkpoint_paths::savepoint(self.job, &random[..12]));
         let Some(location) = path.to_str() else {

@@ -201,8 +201,8 @@ pub trait Operator: 'static {
         Ok(None)
     }
 
-    /// The synchronous part of checkpoint or savepoint `id`; returns the asynchronous part, or `None` if there
-    /// is no state. `form` matters to keyed state only.
+    /// The synchronous part of checkpoint or savepoint `id`; returns the asynchronous part, or `None` if
+    /// there is no state. `form` matters to keyed state only.
     fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         let _ = (id, form);
         Ok(None)
@@ -304,8 +304,9 @@ pub struct OpenContext {
     pub restored: Option<OperatorSubtaskState>,
     /// The checkpoint that the state comes from.
     pub restored_checkpoint: Option<CheckpointId>,
-    /// Nothing will run: the operator is opened to see which states it has. Sources and sinks connect to nothing then, and the
-    /// snapshot that is asked for next holds no more than the names and types of the states.
+    /// Nothing will run: the operator is opened to see which states it has. Sources and sinks connect to
+    /// nothing then, and the snapshot that is asked for next holds no more than the names and types of the
+    /// states.
     pub dry: bool,
     /// Reads the restored state.
     pub store: Arc<dyn SnapshotStore>,

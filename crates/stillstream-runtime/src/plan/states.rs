@@ -1,8 +1,9 @@
 //! Which states each operator of a plan has, found out without running it.
 //!
-//! One instance of each operator is opened on an empty backend in memory and asked for a snapshot, in whose headers the states
-//! stand: so what is found is what a checkpoint would hold, for operators of users' own too. Sources and sinks connect to nothing
-//! ([`OpenContext::dry`]). A function that reads files or calls others in its own `open` does that here too.
+//! One instance of each operator is opened on an empty backend in memory and asked for a snapshot, in whose
+//! headers the states stand: so what is found is what a checkpoint would hold, for operators of users' own
+//! too. Sources and sinks connect to nothing ([`OpenContext::dry`]). A function that reads files or calls
+//! others in its own `open` does that here too.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use crate::catch::catch;
 use crate::clock::{Clock, SystemClock};
 use crate::operator::{AsyncSnapshot, OpenContext};
 
-/// Describes the operators of a plan, in its order. `failed` is told of each whose states cannot be found out, with the reason.
+/// Describes the operators of a plan, in its order. `failed` is told of each whose states cannot be found
+/// out, with the reason.
 pub(crate) fn describe(
     physical: &PhysicalPlan,
     mut failed: impl FnMut(stillstream_types::Error) -> Result<()>,

@@ -328,6 +328,9 @@ mod tests {
             "--from",
             "/s",
             "--allow-non-restored-state",
+            "--claim-mode",
+            "claim",
+            "--from-checkpoint=17",
             "--start-fresh",
             "--storage",
             "memory",
@@ -340,10 +343,22 @@ mod tests {
         assert_eq!(config.get(o::CHECKPOINTING_INTERVAL), Some(Duration::from_millis(200)));
         assert_eq!(config.get(o::RECOVERY_PATH).as_deref(), Some("/s"));
         assert!(config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE) && config.get(o::START_FRESH));
+        assert_eq!(config.get(o::RECOVERY_CLAIM_MODE).as_str(), "CLAIM");
+        assert_eq!(config.get(o::FALL_BACK_TO), 17);
         assert_eq!(config.get(o::CHECKPOINT_STORAGE).map(|s| s.as_str()), Some("jobmanager"));
         assert_eq!(config.get(o::STATE_BACKEND).as_str(), "rocksdb");
         assert_eq!(config.get(o::SINK_COMMITTER_RETRIES), 1);
         assert_eq!(read(&["--from-savepoint", "/t"]).0.get(o::RECOVERY_PATH).as_deref(), Some("/t"));
+    }
+
+    #[test]
+    fn a_claim_mode_in_which_nobody_owns_the_snapshot_is_refused_with_the_others() {
+        let text = error(&["--claim-mode", "LEGACY"]);
+        for part in
+            ["--claim-mode LEGACY", "nobody would own the snapshot", "NO_CLAIM", "CLAIM takes it over"]
+        {
+            assert!(text.contains(part), "`{part}` in: {text}");
+        }
     }
 
     #[test]

@@ -6,15 +6,6 @@ use std::process::{Command, Stdio};
 
 use crate::JOB;
 
-macro_rules! tests {
-    ($($(#[$doc:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$doc])* fn $name() $body)*
-
-        /// All tests of this file.
-        pub const ALL: &[(&str, fn())] = &[$((stringify!($name), $name)),*];
-    };
-}
-
 /// What a run of the job left.
 struct Run {
     code: Option<i32>,
@@ -39,7 +30,7 @@ impl Run {
     }
 }
 
-fn command(arguments: &[&str], log: Option<&str>) -> Command {
+pub fn command(arguments: &[&str], log: Option<&str>) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(arguments).env(JOB, "1").env_remove("RUST_LOG").env_remove("STILLSTREAM_LOG");
     command.env_remove("STILLSTREAM_CONF_DIR").env_remove("RUST_BACKTRACE");
@@ -66,6 +57,33 @@ fn with_checkpoints<'a>(folder: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 tests! {
+    fn plan_prints_the_operators_with_their_states_and_runs_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (checkpoints, out) = (folder.path().join("ck"), folder.path().join("out"));
+        let arguments = with_checkpoints(&checkpoints, &["--out", out.to_str().unwrap(), "--parallelism", "3"]);
+        let run = start(&[&["plan"][..], &arguments].concat());
+        assert_eq!(run.code, Some(0), "{}", run.log);
+        for part in [
+            "job `word count`",
+            "operator `numbers`, uid `numbers`, id ",
+            "parallelism 3, max parallelism 128 (default)",
+            "splits: union list state of `",
+            "operator `check`, no uid",
+            "no state",
+            "operator `out`, uid `out`",
+            "committables: operator list state of `",
+        ] {
+            assert!(run.out.contains(part), "`{part}` in: {}", run.out);
+        }
+        let run = start(&[&["plan", "--json"][..], &arguments].concat());
+        assert_eq!(run.code, Some(0), "{}", run.log);
+        assert!(run.out.starts_with("{\n  \"version\": 1,"), "{}", run.out);
+        assert!(!checkpoints.exists() && !out.exists(), "a plan leaves nothing behind");
+        // and `run` is what is done without a word
+        let run = start(&["run"]);
+        assert_eq!(run.code, Some(0), "{}", run.log);
+    }
+
     fn help_prints_all_arguments_and_runs_nothing() {
         for flag in ["--help", "-h"] {
             let run = start(&["--fail-at", "1", flag, "--paralelism"]);

@@ -2,6 +2,7 @@
 //! and ends as `#[stillstream::main]` says.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use stillstream::prelude::*;
 
@@ -15,6 +16,11 @@ const OWN: &[(&str, &str)] = &[
     ("--text FILE", "reads numbers from a file, one a line"),
     ("--out FOLDER", "writes into this folder"),
     ("--hold FILE", "stands still at record 30 until there is this file"),
+    ("--records N", "how many numbers there are, at --rate"),
+    ("--rate N", "so many numbers a second"),
+    ("--restart-delay SECONDS", "the pause before a restart"),
+    ("--touch FILE", "makes this file at the first record"),
+    ("--twice", "executes another job behind the first"),
     ("--swallow", "does not pass the job's error on"),
 ];
 
@@ -43,12 +49,24 @@ pub fn job() -> Result<()> {
     let out = own(&env, "--out").map(PathBuf::from);
     let text = own(&env, "--text").map(str::to_string);
     let hold = own(&env, "--hold").map(PathBuf::from);
+    let touch = own(&env, "--touch").map(PathBuf::from);
+    let (records, rate) = (number("--records")?, number("--rate")?);
+    let delay = number("--restart-delay")?.map_or(Duration::ZERO, Duration::from_secs);
+    let twice = env.arguments().iter().any(|argument| argument == "--twice");
     let swallow = env.arguments().iter().any(|argument| argument == "--swallow");
     env.set_restart_strategy(match restarts {
-        Some(restarts) => RestartStrategy::fixed_delay(restarts as u32, Duration::ZERO),
+        Some(restarts) => RestartStrategy::fixed_delay(restarts as u32, delay),
         None => RestartStrategy::none(),
     });
     let numbers = match text {
+        None if records.is_some() => {
+            let numbers = Generator::new(records.unwrap_or(0), |n| n);
+            let numbers = match rate {
+                Some(rate) => numbers.records_per_second(rate as f64),
+                None => numbers,
+            };
+            env.from_source("numbers", numbers).uid("numbers")
+        }
         Some(file) => {
             let lines = env.from_source("lines", TextSource::new(file)).uid("lines");
             lines.try_map(|line| Ok(line.parse::<u64>()?)).name("parse")
@@ -59,7 +77,12 @@ pub fn job() -> Result<()> {
         }
         None => env.from_source("numbers", Paced::new(Generator::new(100, |n| n), 20, 20)).uid("numbers"),
     };
+    let touched = AtomicBool::new(touch.is_none());
     let checked = numbers.try_map(move |n| {
+        if let (false, Some(file)) = (touched.load(Relaxed), &touch) {
+            std::fs::write(file, "")?;
+            touched.store(true, Relaxed);
+        }
         if let (30, Some(file)) = (n, &hold) {
             wait_for(file);
         }
@@ -73,6 +96,10 @@ pub fn job() -> Result<()> {
     }
     match env.execute(name) {
         Err(_) if swallow => Ok(()),
+        Ok(_) if twice => {
+            env.from_source("more", Generator::new(100, |n| n)).uid("more").discard();
+            env.execute("second").map(drop)
+        }
         result => result.map(drop),
     }
 }

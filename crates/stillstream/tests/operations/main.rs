@@ -3,10 +3,21 @@
 //! The tests start this program again as a job, with arguments of its own; so it cannot be one of the usual
 //! test programs, whose arguments are the test runner's.
 
+macro_rules! tests {
+    ($($(#[$doc:meta])* fn $name:ident() $body:block)*) => {
+        $($(#[$doc])* fn $name() $body)*
+
+        /// All tests of this file.
+        pub const ALL: &[(&str, fn())] = &[$((stringify!($name), $name)),*];
+    };
+}
+
 mod checks;
 mod job;
 #[path = "../paced/mod.rs"]
 mod paced;
+#[cfg(unix)]
+mod signals;
 
 use std::process::ExitCode;
 
@@ -21,7 +32,11 @@ fn main() -> ExitCode {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let mut failed = 0;
-    for (name, check) in checks::ALL {
+    #[cfg(unix)]
+    let signals = signals::ALL;
+    #[cfg(not(unix))]
+    let signals: &[(&str, fn())] = &[];
+    for (name, check) in checks::ALL.iter().chain(signals) {
         if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
             continue;
         }

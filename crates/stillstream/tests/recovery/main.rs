@@ -7,4 +7,5 @@ mod old_attempts;
 mod ownership;
 #[path = "../paced/mod.rs"]
 mod paced;
+mod restarts;
 mod splits;

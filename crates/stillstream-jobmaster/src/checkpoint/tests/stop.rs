@@ -161,7 +161,11 @@ fn a_last_checkpoint_that_fails_restarts_the_attempt_since_its_sources_stand_sti
         bench.stop(savepoint, false);
         let commands = bench.decline(1, sink());
         let text = error(&commands);
-        assert!(text.contains("disk full") && text.contains("it is restarted and goes on"), "{text}");
+        assert!(
+            text.contains("disk full")
+                && text.contains("it is restarted and goes on from where it had begun"),
+            "{text}"
+        );
         assert!(
             restarts(&commands) && failed_job(&commands).is_none(),
             "it is no task's fault: {commands:?}"
@@ -218,7 +222,7 @@ fn an_attempt_that_dies_between_the_commits_of_a_stop_goes_on_from_the_savepoint
     assert!(
         text.contains("a task failed")
             && text.contains("savepoint /s/savepoint-1 is complete")
-            && text.contains("the job restarts and goes on"),
+            && text.contains("the job restarts and goes on from savepoint 1 (/s/savepoint-1)"),
         "{text}"
     );
     bench.on(Event::AttemptRequested);
@@ -292,6 +296,7 @@ fn a_cancel_wins_over_a_stop_until_the_stop_is_being_recorded() {
     let commands = bench.register_written();
     assert!(commands.contains(&Command::FinishJob { outcome }));
     assert_eq!(discarded(&commands), [], "a savepoint is a person's");
+    assert_eq!(bench.coordinator.register().unwrap().retained, [savepoint_ref(1, PLACE)]);
     let mut bench = Bench::running(every_ten_seconds());
     bench.stop_up_to_commits(Some(PLACE));
     bench.committed(1);

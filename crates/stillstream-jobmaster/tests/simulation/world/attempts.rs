@@ -36,8 +36,16 @@ pub struct Attempt {
     began: u64,
     /// The first record that it has not read.
     position: u64,
+    /// The sources were told to end.
+    drained: bool,
+    /// And a checkpoint has begun since.
+    cut_since: bool,
+    /// The barrier of a stop has left the sources: nothing follows.
+    held: bool,
     /// How far the input was at the barrier of each checkpoint.
     cuts: BTreeMap<CheckpointId, u64>,
+    /// Which of these are savepoints.
+    places: BTreeMap<CheckpointId, Arc<str>>,
     /// What each sink has prepared and not committed.
     prepared: BTreeMap<SubtaskId, Vec<Transaction>>,
     /// The newest barrier that each sink has seen.
@@ -136,7 +144,7 @@ impl World {
             if attempt.open.len() < all || !attempt.stopped.is_empty() || attempt.ended {
                 continue;
             }
-            attempt.position += more;
+            attempt.position += if attempt.held { 0 } else { more };
             if let Some(input) = input.filter(|input| attempt.position >= *input) {
                 (attempt.position, attempt.ended) = (input, true);
                 for task in nodes::tasks(&self.attempts[&(node, generation)].plan.clone()) {
@@ -149,10 +157,46 @@ impl World {
     }
 
     /// The barrier of a checkpoint leaves the sources.
-    pub(super) fn cut(&mut self, node: usize, generation: Generation, checkpoint: CheckpointId) {
+    pub(super) fn cut(
+        &mut self,
+        node: usize,
+        generation: Generation,
+        checkpoint: CheckpointId,
+        savepoint: Option<Arc<str>>,
+        stop: bool,
+    ) {
         if let Some(attempt) = self.attempt(node, generation) {
+            assert!(!attempt.held, "checkpoint {checkpoint} begins behind the last one of a stop");
+            // from any other than the last one a job that goes on would start with event time at its end
+            assert!(!attempt.drained || !attempt.cut_since, "checkpoint {checkpoint} begins behind a drain");
+            attempt.cut_since = attempt.drained;
             attempt.cuts.insert(checkpoint, attempt.position);
+            attempt.places.extend(savepoint.map(|place| (checkpoint, place)));
+            attempt.held |= stop;
         }
+    }
+
+    /// The sources end where they are, and everything that follows from it has been emitted.
+    pub(super) fn drain_sources(&mut self, node: usize, generation: Generation) {
+        if self.rare_fault() {
+            return;
+        }
+        let Some(attempt) = self.attempt(node, generation).filter(|attempt| attempt.stopped.is_empty())
+        else {
+            return;
+        };
+        attempt.drained = true;
+        if !std::mem::replace(&mut attempt.ended, true) {
+            for task in nodes::tasks(&attempt.plan.clone()) {
+                self.report(node, generation, Report::Ended(task.id));
+            }
+        }
+    }
+
+    /// How far the job has come that was told to end where it is.
+    pub(super) fn drained_at(&self, node: usize) -> Option<u64> {
+        let mut own = self.attempts.iter().filter(|((at, _), attempt)| *at == node && attempt.drained);
+        own.next().map(|(_, attempt)| attempt.position)
     }
 
     pub(super) fn snapshot(
@@ -162,11 +206,14 @@ impl World {
         checkpoint: CheckpointId,
         subtask: SubtaskId,
     ) {
-        let kind = self.kind_of(node, checkpoint);
-        let path = checkpoint_paths::directory(nodes::job(), kind, checkpoint);
-        if !self.attempt(node, generation).is_some_and(|attempt| attempt.runs(subtask)) {
+        let Some(attempt) = self.attempt(node, generation).filter(|attempt| attempt.runs(subtask)) else {
             return;
-        }
+        };
+        let place = attempt.places.get(&checkpoint).cloned();
+        let path = match &place {
+            Some(location) => location.to_string(),
+            None => checkpoint_paths::checkpoint(checkpoint),
+        };
         let Some(content) = self.prepare(node, generation, checkpoint, subtask) else { return };
         let Some(mut known) =
             self.attempt(node, generation).and_then(|attempt| attempt.known.remove(&subtask))
@@ -180,7 +227,7 @@ impl World {
         }
         let mut sent = Sent::new();
         // a savepoint owns all its files
-        for name in known.local.iter().filter(|_| kind != CheckpointKind::Savepoint) {
+        for name in known.local.iter().filter(|_| place.is_none()) {
             let file = known.files.get(name).cloned();
             sent.insert(*name, file.unwrap_or_else(|| self.upload(checkpoint, generation, subtask)));
         }
@@ -342,10 +389,5 @@ impl World {
     pub(super) fn leads(&self, generation: Generation) -> bool {
         let leads = |r: &RegisterRecord| r.generation == generation && r.outcome == JobOutcome::Running;
         self.register.as_ref().is_some_and(leads)
-    }
-
-    fn kind_of(&self, node: usize, checkpoint: CheckpointId) -> CheckpointKind {
-        let under_way = self.nodes[node].as_ref().map(|node| node.engine.in_progress()).unwrap_or_default();
-        under_way.iter().find(|c| c.id == checkpoint).map_or(CheckpointKind::Checkpoint, |c| c.kind)
     }
 }

@@ -1,5 +1,6 @@
 //! Processes with a JobManager: they start, crash, are paused, and are told to cancel.
 
+use super::stops::Wanted;
 use super::*;
 
 /// How a job ended for one process.
@@ -24,6 +25,10 @@ pub struct Node {
     pub cancelled: Option<Duration>,
     /// The highest checkpoint id that it has used.
     pub used: CheckpointId,
+    /// What is not answered yet.
+    pub wanted: BTreeMap<RequestId, Wanted>,
+    /// A stop was answered with success.
+    pub stopped: Option<bool>,
 }
 
 impl World {
@@ -34,7 +39,11 @@ impl World {
             StartDecision::Run => {}
             // somebody wants another run
             StartDecision::AlreadyFinished(_) => fresh = true,
-            StartDecision::AlreadyStopped { .. } => panic!("nobody stops it"),
+            StartDecision::AlreadyStopped { savepoint, .. } => {
+                let Some(savepoint) = savepoint else { panic!("a stopped job has no savepoint") };
+                assert!(savepoint.is_savepoint() && savepoint.id > self.fresh_from, "{savepoint}");
+                self.from_snapshot = Some(savepoint.path);
+            }
             StartDecision::AlreadyCancelled { retained, .. } => match retained {
                 // one of a run before the last fresh one knows nothing of what that has committed
                 Some(retained) if retained.id > self.fresh_from => self.from_snapshot = Some(retained.path),
@@ -83,7 +92,17 @@ impl World {
         };
         let engine = JobEngine::new(setup, Duration::ZERO).unwrap();
         let (zero, replaceable, used) = (self.now, self.below(2) == 0, CheckpointId(0));
-        self.nodes.push(Some(Node { engine, zero, plan, replaceable, cancelled: None, used }));
+        let (wanted, stopped) = (BTreeMap::new(), None);
+        self.nodes.push(Some(Node {
+            engine,
+            zero,
+            plan,
+            replaceable,
+            cancelled: None,
+            used,
+            wanted,
+            stopped,
+        }));
         self.feed(self.nodes.len() - 1, JobEvent::Submitted);
     }
 
@@ -128,6 +147,7 @@ impl World {
                 | Action::Open { node, .. }
                 | Action::Snapshot { node, .. }
                 | Action::Commit { node, .. }
+                | Action::Drain { node, .. }
                 | Action::Stop { node, .. } => *node != at,
             }
         });
@@ -172,6 +192,11 @@ impl World {
                 }
             }
             10 if self.below(3) == 0 => self.cancel(at),
+            11 => self.savepoint(at),
+            12 if self.below(2) == 0 => self.stop_job(at, true, false),
+            13 if self.below(3) == 0 => self.stop_job(at, false, false),
+            14 if self.below(4) == 0 => self.stop_job(at, true, true),
+            15 if self.below(12) == 0 => self.stop_job(at, false, true),
             _ => {}
         }
     }
@@ -187,7 +212,7 @@ impl World {
 
     /// Whether the register says that the job has ended.
     pub fn end_is_recorded(&self) -> bool {
-        self.recorded.is_some()
+        self.recorded
     }
 
     /// The newest process.
@@ -210,13 +235,24 @@ impl World {
         let Some(node) = self.nodes[at].as_ref() else { return };
         // the register may have gone on to a higher generation
         let own = node.engine.register().map(|record| record.generation);
-        let recorded = self.recorded.filter(|(generation, _)| Some(*generation) == own);
-        let recorded = recorded.map(|(_, outcome)| outcome);
+        let recorded = own.and_then(|own| self.ends.get(&own).copied());
         let end = match &result {
             Ok(()) => {
-                assert_eq!(recorded, Some(JobOutcome::Finished), "it finished, and the register says");
-                self.output.assert_whole(self.input);
-                End::Recorded(JobOutcome::Finished)
+                let good = node.engine.good_end();
+                assert!(
+                    good.is_some() && recorded == good,
+                    "it ended with {good:?}, the register says {recorded:?}"
+                );
+                let status = node.engine.status();
+                match (good, self.drained_at(at)) {
+                    (Some(JobOutcome::Finished), Some(position)) => self.output.assert_exactly(position),
+                    (Some(JobOutcome::Finished), None) => self.output.assert_whole(self.input),
+                    (Some(JobOutcome::Stopped), _) => {
+                        assert_eq!((node.stopped, status), (Some(true), JobStatus::Finished));
+                    }
+                    _ => assert_eq!(status, JobStatus::Suspended),
+                }
+                End::Recorded(good.unwrap_or(JobOutcome::Finished))
             }
             Err(error) if error.kind() == ErrorKind::Fenced => End::SteppedDown,
             Err(error) => match recorded {
@@ -235,9 +271,13 @@ impl World {
             let took = self.now.saturating_sub(cancelled);
             assert!(took <= CANCEL_TIMEOUT, "the job ended {took:?} after it was cancelled: {result:?}");
         }
+        let open: Vec<_> =
+            node.wanted.values().filter(|wanted| matches!(wanted, Wanted::Stop { .. })).collect();
+        assert!(open.is_empty(), "the job has ended with {result:?}, and nobody has answered {open:?}");
         match end {
             End::Recorded(JobOutcome::Finished) => self.tally.finished += 1,
             End::Recorded(JobOutcome::Cancelled) => self.tally.cancelled += 1,
+            End::Recorded(JobOutcome::Stopped | JobOutcome::Suspended) => {}
             End::Recorded(_) => self.tally.failed += 1,
             End::Unrecorded => self.tally.unrecorded += 1,
             End::SteppedDown => self.tally.fenced += 1,

@@ -70,11 +70,25 @@ impl Output {
     /// The job has finished.
     pub fn assert_whole(&self, input: Option<u64>) {
         let Some(input) = input else { panic!("the job has finished, and its input has no end") };
-        for record in 0..input {
+        self.assert_exactly(input);
+    }
+
+    /// The job has ended here, and everything is committed.
+    pub fn assert_exactly(&self, position: u64) {
+        for record in 0..position {
             let committed = self.0.get(record as usize).is_some_and(Option::is_some);
-            assert!(committed, "record {record} of {input} is not committed, and the job has finished");
+            assert!(committed, "record {record} of {position} is not committed, and the job has ended");
         }
-        assert!(self.0.len() as u64 <= input, "more is committed than there was");
+        self.assert_nothing_beyond(position);
+    }
+
+    /// Nothing is committed of which this snapshot does not know.
+    pub fn assert_nothing_beyond(&self, position: u64) {
+        let committed = self.0.iter().rposition(Option::is_some).map_or(0, |last| last as u64 + 1);
+        assert!(
+            committed <= position,
+            "{committed} records are committed, and the job has ended at {position}"
+        );
     }
 }
 

@@ -42,13 +42,7 @@ impl World {
             JobCommand::Deploy(spec) => return self.deploy(at, spec),
             JobCommand::Tell { generation, control } => self.tell(at, generation, control),
             JobCommand::Replace { workers } => return Some(self.replace(at, workers)),
-            JobCommand::Reply { result, .. } => {
-                if let Ok(report) = result
-                    && report.kind == CheckpointKind::Savepoint
-                {
-                    self.savepoints.insert(report.path);
-                }
-            }
+            JobCommand::Reply { request, result } => self.replied(at, request, result),
             JobCommand::Restarting { .. } => self.tally.restarts += 1,
             JobCommand::Warn(text) => self.tally.refused += u64::from(text.contains("is refused: it names")),
             JobCommand::Log(level, text) => {
@@ -65,12 +59,12 @@ impl World {
         let (plan, workers) = (node.plan.clone(), node.plan.iter().copied().max().unwrap_or(1) as usize);
         let subtasks: Vec<SubtaskId> = nodes::tasks(&plan).into_iter().map(|task| task.id).collect();
         match control {
-            Control::Trigger { id, .. } => {
+            Control::Trigger { id, savepoint, stop, .. } => {
                 // a leader that does not know yet that it is none may use up what it reserved, but never an id of another
                 assert!(self.used.insert(id), "id {id} is used twice");
                 assert!(id > node.used, "id {id} after {}", node.used);
                 node.used = id;
-                self.cut(at, generation, id);
+                self.cut(at, generation, id, savepoint.map(|target| target.location), stop);
                 for subtask in subtasks {
                     self.bag.push(Action::Snapshot { node: at, generation, checkpoint: id, subtask });
                 }
@@ -86,7 +80,7 @@ impl World {
                 }
             }
             Control::Aborted { .. } => self.tally.aborted += 1,
-            Control::Drain => panic!("nobody drains"),
+            Control::Drain => self.bag.push(Action::Drain { node: at, generation }),
             Control::Finish | Control::Stop => {
                 let drain = control == Control::Finish;
                 for worker in 0..workers {

@@ -25,9 +25,10 @@ impl World {
                 let result = if self.fault() { Err("unreachable".into()) } else { Ok(self.register.clone()) };
                 self.answer(node, StorageAnswer::RegisterRead { result });
             }
-            StorageCall::WriteMetadata { metadata, .. } => {
+            StorageCall::WriteMetadata { metadata, savepoint } => {
                 let checkpoint = metadata.id;
-                let outcome = self.write_metadata(metadata);
+                assert_eq!(savepoint.is_some(), metadata.kind == CheckpointKind::Savepoint);
+                let outcome = self.write_metadata(metadata, savepoint);
                 self.answer(node, StorageAnswer::MetadataWritten { checkpoint, outcome });
             }
             StorageCall::ListDirectories => {
@@ -123,23 +124,38 @@ impl World {
                 assert!(newest(&record) >= newest(old), "the newest checkpoint went back");
             }
             // what has ended does not end otherwise, and begins only with another generation
-            let is_over = matches!(old.outcome, JobOutcome::Finished | JobOutcome::Cancelled);
+            let is_over = !matches!(old.outcome, JobOutcome::Running | JobOutcome::Failed);
             assert!(
                 !is_over || record.outcome == old.outcome || record.generation > old.generation,
                 "{old:?} -> {record:?}"
             );
         }
+        for savepoint in record.completed.iter().filter(|named| named.is_savepoint()) {
+            assert!(self.stop_places.contains(&savepoint.path), "{savepoint} is in the register: {record:?}");
+            // whatever becomes of the stop
+            self.savepoints.insert(savepoint.path.clone());
+        }
         let before = self.register.as_ref().and_then(|old| old.ended.clone());
         match record.outcome {
-            JobOutcome::Running => self.recorded = None,
-            outcome if record.ended != before => self.recorded = Some((record.generation, outcome)),
+            JobOutcome::Running => self.recorded = false,
+            outcome if record.ended != before => {
+                self.recorded = true;
+                self.ends.insert(record.generation, outcome);
+            }
             _ => {}
         }
         self.register = Some(record);
     }
 
-    fn write_metadata(&mut self, metadata: Box<CheckpointMetadata>) -> WriteOutcome {
-        let path = checkpoint_paths::directory(metadata.job, metadata.kind, metadata.id);
+    fn write_metadata(
+        &mut self,
+        metadata: Box<CheckpointMetadata>,
+        savepoint: Option<Arc<str>>,
+    ) -> WriteOutcome {
+        let path = match &savepoint {
+            Some(location) => location.to_string(),
+            None => checkpoint_paths::checkpoint(metadata.id),
+        };
         let (fault, kind) = (self.fault(), self.below(4));
         let outcome = match (fault, kind) {
             (true, 0) => WriteOutcome::Failed("no space".into()),
@@ -149,7 +165,7 @@ impl World {
         match (fault, kind) {
             (true, 0 | 1) => {}
             (true, 2) => {
-                let call = StorageCall::WriteMetadata { metadata, savepoint: None };
+                let call = StorageCall::WriteMetadata { metadata, savepoint };
                 self.bag.push(Action::Call { node: None, call });
             }
             _ => {
@@ -194,7 +210,18 @@ impl World {
                 self.delete_files(&shared);
             }
             DiscardTarget::Files(files) => self.delete_files(&files),
-            DiscardTarget::Savepoint(location) => panic!("no savepoint is taken: {location}"),
+            DiscardTarget::Savepoint(location) => {
+                let named = |record: &RegisterRecord| {
+                    let mut all = record.completed.iter().chain(&record.retained);
+                    all.any(|named| *named.path == *location)
+                };
+                assert!(!self.register.as_ref().is_some_and(named), "{location} is in the register");
+                assert!(!self.savepoints.contains(&*location), "{location} belongs to a person");
+                for file in self.files.remove(&*location).into_iter().flatten() {
+                    self.contents.remove(&file);
+                }
+                self.metadata.remove(&*location);
+            }
         }
         None
     }
@@ -215,6 +242,7 @@ impl World {
     fn read_references(&mut self, completed: &[CompletedRef], retained: &[CompletedRef]) -> References {
         let mut references = References::default();
         for checkpoint in completed.iter().chain(retained) {
+            assert!(!checkpoint.is_savepoint(), "{checkpoint} names no shared file");
             let fault = self.fault();
             match self.metadata.get(&checkpoint.path).filter(|_| !fault) {
                 Some(metadata) => references.found.push((checkpoint.id, shared_of(metadata.streams()))),

@@ -87,9 +87,6 @@ impl Manager {
             text += &format!(", a checkpoint every {}", time(interval));
         }
         text += &format!("; job id {}", self.info.id);
-        if let Some(address) = self.info.rest_address {
-            text += &format!(", REST at http://{address}");
-        }
         self.write(Level::Info, &text);
     }
 
@@ -172,6 +169,13 @@ impl Manager {
     /// How the job ended. The reason of a failure is said once: here, or by whoever waits for the job.
     pub(super) fn say_end(&mut self, ended: &Result<()>, result: &JobResult) {
         let committed = match (ended, result.checkpoints.last_id.or(result.resumed_from)) {
+            // what came after it is read again
+            (Ok(()), _) if matches!(result.ending, JobEnding::Suspended { .. }) => match result.ending {
+                JobEnding::Suspended { checkpoint: Some(checkpoint), .. } => {
+                    format!("output is committed up to checkpoint {checkpoint}")
+                }
+                _ => "no output is committed".to_string(),
+            },
             (Ok(()), _) => "all output is committed".to_string(),
             (Err(_), Some(checkpoint)) => format!("output is committed up to checkpoint {checkpoint}"),
             (Err(_), None) => "no output is committed".to_string(),

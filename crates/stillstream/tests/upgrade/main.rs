@@ -1,0 +1,9 @@
+//! What an upgrade meets: the state of an older program, and whether the newer one can go on with it. What cannot be restored is
+//! refused before anything is started, and nothing is changed.
+
+mod damage;
+mod key_groups;
+mod owners;
+mod program;
+mod starts;
+mod states;

@@ -1,0 +1,83 @@
+//! Declared fall-back: an older checkpoint of the job's own, by choice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use stillstream::prelude::*;
+
+use crate::program::*;
+
+/// A job of three checkpoints that fails. Gives their numbers, and the largest count at each.
+fn three(place: &Place) -> Vec<(u64, u64)> {
+    let mut env = place.env();
+    env.set_num_retained(3);
+    let (largest, fail) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+    let fails = fail.clone();
+    let all = numbers(&env)
+        .try_map(move |n| if fails.load(SeqCst) { Err(Error::msg("as it was told")) } else { Ok(n) });
+    count(all, "count", &largest);
+    let job = env.execute_async("job").unwrap();
+    let mut taken = Vec::new();
+    for step in 1..=3 {
+        reads(&job, 0);
+        assert!(job.wait_until(LONG, |_| largest.load(SeqCst) > step * 300));
+        let id = job.trigger_checkpoint().unwrap().id.0;
+        taken.push((id, largest.load(SeqCst)));
+    }
+    fail.store(true, SeqCst);
+    assert!(job.wait().is_err());
+    taken
+}
+
+/// Starts the job again; gives the first count that it comes to, and lets it go on to a checkpoint before it fails.
+fn again(place: &Place, change: impl FnOnce(&mut StreamExecutionEnvironment)) -> Result<u64> {
+    let mut env = place.env();
+    env.set_num_retained(3);
+    change(&mut env);
+    let (first, fail) = (Arc::new(AtomicU64::new(u64::MAX)), Arc::<AtomicBool>::default());
+    let (seen, fails) = (first.clone(), fail.clone());
+    numbers(&env)
+        .key_by(|n| n % 10)
+        .map_with_state("seen", move |count: &mut u64, n: u64| {
+            *count += 1;
+            seen.fetch_min(*count, SeqCst);
+            n
+        })
+        .uid("count")
+        .try_map(move |n| if fails.load(SeqCst) { Err(Error::msg("as it was told")) } else { Ok(n) })
+        .discard();
+    let job = env.execute_async("job")?;
+    reads(&job, 100);
+    job.trigger_checkpoint().unwrap();
+    fail.store(true, SeqCst);
+    assert!(job.wait().is_err());
+    Ok(first.load(SeqCst))
+}
+
+#[test]
+fn a_job_falls_back_to_an_older_checkpoint_of_its_own_by_choice_once_and_the_newer_ones_stay() {
+    let place = Place::new();
+    let taken = three(&place);
+    let ((first, at_first), (third, _)) = (taken[0], taken[2]);
+    let count = again(&place, |env| _ = env.fall_back_to(first)).unwrap();
+    assert!(count <= at_first + 1, "{count} is newer than checkpoint {first} with {at_first}");
+    let job = std::fs::read_dir(place.dir()).unwrap().next().unwrap().unwrap().path();
+    assert!(job.join(format!("chk-{third}/_metadata")).is_file(), "a newer one was deleted");
+
+    // the same command line again: what it has taken since is newer, and it does not fall back a second time
+    let next = again(&place, |env| _ = env.fall_back_to(first)).unwrap();
+    assert!(next > count, "it fell back twice: {next} after {count}");
+}
+
+#[test]
+fn a_fall_back_to_what_is_not_there_is_refused_with_what_there_is() {
+    let place = Place::new();
+    let taken = three(&place);
+    let text = again(&place, |env| _ = env.fall_back_to(77)).unwrap_err().to_string();
+    has(&text, &["--from-checkpoint 77", &taken[0].0.to_string(), &taken[2].0.to_string()]);
+    // an older one by its path is no fall-back unasked
+    let job = std::fs::read_dir(place.dir()).unwrap().next().unwrap().unwrap().path();
+    let older = job.join(format!("chk-{}", taken[0].0));
+    let text = again(&place, |env| _ = env.restore_from(older.to_str().unwrap())).unwrap_err().to_string();
+    has(&text, &[&format!("--from-checkpoint {}", taken[0].0), "leave out `--from`"]);
+}
