@@ -73,12 +73,35 @@ impl Beginning {
         }
         let own = life.and_then(|life| life.completed.last()).zip(storage);
         match (&settings.from_snapshot, own) {
-            (None, None) => {}
+            (None, None) => this.where_it_began(settings, storage.map(|(_, handle)| handle))?,
             (None, Some((own, (storage, _)))) => this.from_own(own, storage)?,
             (Some(from), Some((own, (storage, _)))) => this.one_of_two(from, own, storage, settings)?,
             (Some(from), None) => this.from_snapshot(from, settings, storage.map(|(_, handle)| handle))?,
         }
         Ok(this)
+    }
+
+    /// Nothing is named, and the job has no checkpoint of its own: it begins once more from the snapshot that it began with, if
+    /// it did. A job that had state never starts empty by itself.
+    fn where_it_began(&mut self, settings: &JobSettings, handle: Option<&Handle>) -> Result<()> {
+        let Some(from) = self.start.from.as_ref().map(|from| from.location.clone()) else { return Ok(()) };
+        self.from_snapshot(&from, settings, handle).map_err(|error| {
+            error.context(format!(
+                "job `{}` began from `{from}` and has not completed a checkpoint since, so it begins there again; name where that \
+                 lies now by `--from`, or give `--start-fresh` to begin without state",
+                settings.name
+            ))
+        })?;
+        self.notes.push(format!(
+            "the job began from `{from}` and has not completed a checkpoint since: it begins there again"
+        ));
+        Ok(())
+    }
+
+    /// The snapshot outside of the job's own checkpoints that it begins from, named now or at an earlier start.
+    pub fn from_snapshot_of(&self, settings: &JobSettings) -> Option<String> {
+        let began = || self.start.from.as_ref().filter(|_| self.snapshot.is_some());
+        settings.from_snapshot.clone().or_else(|| began().map(|from| from.location.clone()))
     }
 
     fn from_own(&mut self, own: &CompletedRef, storage: &JobStorage) -> Result<()> {

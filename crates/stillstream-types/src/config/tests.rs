@@ -92,7 +92,7 @@ rest: {address: localhost, bind-address: localhost}
 ",
     );
     let warnings = warnings(&config);
-    assert_eq!(warnings.len(), 10, "{warnings:#?}");
+    assert_eq!(warnings.len(), 8, "{warnings:#?}");
     assert!(warnings[0].starts_with("config.yaml:5: `env.java.opts.all`: this key is about Flink's Java"));
     assert!(warnings.iter().any(|w| w.starts_with("config.yaml:9: `jobmanager.memory.process.size`")));
 }

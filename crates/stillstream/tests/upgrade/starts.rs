@@ -81,3 +81,46 @@ fn a_fall_back_to_what_is_not_there_is_refused_with_what_there_is() {
     let text = again(&place, |env| _ = env.restore_from(older.to_str().unwrap())).unwrap_err().to_string();
     has(&text, &[&format!("--from-checkpoint {}", taken[0].0), "leave out `--from`"]);
 }
+
+#[test]
+fn a_job_that_began_from_a_snapshot_and_failed_before_its_first_checkpoint_begins_there_again_without_being_told()
+ {
+    let place = Place::new();
+    let from = take(&counting(&place), "first", 4_000);
+    let fails = |from: Option<&str>| {
+        let mut env = place.env();
+        if let Some(from) = from {
+            env.restore_from(from);
+        }
+        let least = Arc::new(AtomicU64::new(u64::MAX));
+        let seen = least.clone();
+        numbers(&env)
+            .key_by(|n| n % 10)
+            .map_with_state("seen", move |count: &mut u64, n: u64| {
+                *count += 1;
+                seen.fetch_min(*count, SeqCst);
+                n
+            })
+            .uid("count")
+            .try_map(|_| Err::<u64, _>(Error::msg("as it was told")))
+            .discard();
+        let failed = env.execute_async("second").and_then(|job| job.wait());
+        (failed.unwrap_err().to_string(), least.load(SeqCst))
+    };
+    for from in [Some(from.to_str().unwrap()), None] {
+        let (error, least) = fails(from);
+        has(&error, &["as it was told"]);
+        assert!(least > 100 && least < u64::MAX, "it began empty: {least}");
+    }
+    // the snapshot is gone, and the job still does not start empty
+    std::fs::rename(&from, from.with_file_name("away")).unwrap();
+    let (error, least) = fails(None);
+    has(&error, &["began from", "--from", "--start-fresh", "nothing is there"]);
+    assert_eq!(least, u64::MAX);
+}
+
+fn counting(place: &Place) -> StreamExecutionEnvironment {
+    let env = place.env();
+    count(numbers(&env), "count", &Arc::default());
+    env
+}
