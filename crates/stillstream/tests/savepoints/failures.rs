@@ -1,19 +1,27 @@
 //! A savepoint that cannot be taken: it says why, leaves nothing behind, and the job goes on.
 
 use std::fs;
-use std::sync::Mutex;
+use std::process::Command;
 
 use stillstream::prelude::*;
 use stillstream_testing::{CrashPoints, CrashRule, Gate};
 
 use crate::program::{Backend, FILES, LONG, Run, STEP, check, files, rows, wait_for};
 
-/// Crash points are armed for the whole process.
-static ARMED: Mutex<()> = Mutex::new(());
+/// Says that this process runs one test alone.
+const ALONE: &str = "STILLSTREAM_SAVEPOINTS_TEST_ALONE";
 
-fn armed(rules: impl IntoIterator<Item = CrashRule>) -> (std::sync::MutexGuard<'static, ()>, CrashPoints) {
-    let guard = ARMED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    (guard, CrashPoints::arm(rules))
+/// Crash points are armed for the whole process, so a test that arms some has one of its own.
+#[expect(clippy::disallowed_methods, reason = "a test process learns from its environment what it is")]
+fn alone(test: &str, body: impl FnOnce()) {
+    if std::env::var(ALONE).is_ok() {
+        return body();
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let ran = command.args([&format!("failures::{test}"), "--exact"]).env(ALONE, "1").output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, log) = (text(&ran.stdout), text(&ran.stderr));
+    assert!(ran.status.success() && out.contains("1 passed"), "{out}{log}");
 }
 
 fn nothing_is_left(run: &Run, job: &JobClient) {
@@ -23,44 +31,51 @@ fn nothing_is_left(run: &Run, job: &JobClient) {
 
 #[test]
 fn a_savepoint_that_a_task_cannot_write_says_why_leaves_nothing_and_the_job_goes_on_undisturbed() {
-    for backend in FILES {
-        let folder = tempfile::tempdir().unwrap();
-        let run = Run { interval: Some(hours(24)), ..Run::new(folder.path(), *backend) };
-        let job = run.start();
-        wait_for(&job, STEP);
-        let failing = armed([CrashRule::fail("during-snapshot", 2)]);
-        let error = job.trigger_savepoint(None, SavepointFormat::Canonical).unwrap_err().to_string();
-        assert!(error.contains("failed on purpose"), "{error}");
-        drop(failing);
-        nothing_is_left(&run, &job);
-        let counts = job.checkpoint_statistics().counts;
-        job.trigger_savepoint(None, SavepointFormat::Canonical).unwrap();
-        while !job.has_ended() {
-            let _ = job.trigger_checkpoint();
-        }
-        let result = job.wait().unwrap();
-        assert_eq!(result.restarts, 0, "{counts:?}");
-        check(rows(&folder.path().join("out")), "after a failed savepoint");
-    }
+    alone(
+        "a_savepoint_that_a_task_cannot_write_says_why_leaves_nothing_and_the_job_goes_on_undisturbed",
+        || {
+            for backend in FILES {
+                let folder = tempfile::tempdir().unwrap();
+                let run = Run { interval: Some(hours(24)), ..Run::new(folder.path(), *backend) };
+                let job = run.start();
+                wait_for(&job, STEP);
+                let failing = CrashPoints::arm([CrashRule::fail("during-snapshot", 2)]);
+                let error = job.trigger_savepoint(None, SavepointFormat::Canonical).unwrap_err().to_string();
+                assert!(error.contains("failed on purpose"), "{error}");
+                drop(failing);
+                nothing_is_left(&run, &job);
+                let counts = job.checkpoint_statistics().counts;
+                job.trigger_savepoint(None, SavepointFormat::Canonical).unwrap();
+                while !job.has_ended() {
+                    let _ = job.trigger_checkpoint();
+                }
+                let result = job.wait().unwrap();
+                assert_eq!(result.restarts, 0, "{counts:?}");
+                check(rows(&folder.path().join("out")), "after a failed savepoint");
+            }
+        },
+    );
 }
 
 #[test]
 fn a_stop_whose_savepoint_fails_restarts_the_job_which_then_comes_to_its_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = Run { interval: Some(hours(24)), ..Run::new(folder.path(), Backend::Heap) };
-    let job = run.start();
-    wait_for(&job, STEP);
-    let failing = armed([CrashRule::fail("during-snapshot", 1)]);
-    let error = job.stop_with_savepoint(None, false, SavepointFormat::Canonical).unwrap_err().to_string();
-    assert!(error.contains("failed on purpose") && error.contains("goes on"), "{error}");
-    drop(failing);
-    nothing_is_left(&run, &job);
-    while !job.has_ended() {
-        let _ = job.trigger_checkpoint();
-    }
-    let result = job.wait().unwrap();
-    assert_eq!((result.restarts, &result.ending), (1, &JobEnding::Finished));
-    check(rows(&folder.path().join("out")), "after a failed stop");
+    alone("a_stop_whose_savepoint_fails_restarts_the_job_which_then_comes_to_its_end", || {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run { interval: Some(hours(24)), ..Run::new(folder.path(), Backend::Heap) };
+        let job = run.start();
+        wait_for(&job, STEP);
+        let failing = CrashPoints::arm([CrashRule::fail("during-snapshot", 1)]);
+        let error = job.stop_with_savepoint(None, false, SavepointFormat::Canonical).unwrap_err().to_string();
+        assert!(error.contains("failed on purpose") && error.contains("goes on"), "{error}");
+        drop(failing);
+        nothing_is_left(&run, &job);
+        while !job.has_ended() {
+            let _ = job.trigger_checkpoint();
+        }
+        let result = job.wait().unwrap();
+        assert_eq!((result.restarts, &result.ending), (1, &JobEnding::Finished));
+        check(rows(&folder.path().join("out")), "after a failed stop");
+    });
 }
 
 #[test]
@@ -85,25 +100,30 @@ fn a_folder_in_which_nothing_can_be_made_is_an_error_that_names_it_and_the_job_d
 
 #[test]
 fn a_savepoint_whose_directory_is_taken_away_under_it_fails_and_nothing_comes_back_in_its_place() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = Run { interval: Some(hours(24)), ..Run::new(folder.path(), Backend::Heap) };
-    let job = run.start();
-    wait_for(&job, STEP);
-    let gate = Gate::new();
-    let waiting = armed([CrashRule::wait("during-snapshot", 1, gate.clone())]);
-    let error = std::thread::scope(|scope| {
-        let asked = scope.spawn(|| job.trigger_savepoint(None, SavepointFormat::Canonical));
-        gate.wait_for_arrival();
-        fs::remove_dir_all(run.savepoints()).unwrap();
-        gate.open();
-        asked.join().unwrap().unwrap_err().to_string()
-    });
-    drop(waiting);
-    assert!(error.contains("savepoint"), "{error}");
-    assert_eq!(files(&run.savepoints()), Vec::<String>::new());
-    while !job.has_ended() {
-        let _ = job.trigger_checkpoint();
-    }
-    assert_eq!(job.wait().unwrap().restarts, 0);
-    check(rows(&folder.path().join("out")), "after that");
+    alone(
+        "a_savepoint_whose_directory_is_taken_away_under_it_fails_and_nothing_comes_back_in_its_place",
+        || {
+            let folder = tempfile::tempdir().unwrap();
+            let run = Run { interval: Some(hours(24)), ..Run::new(folder.path(), Backend::Heap) };
+            let job = run.start();
+            wait_for(&job, STEP);
+            let gate = Gate::new();
+            let waiting = CrashPoints::arm([CrashRule::wait("during-snapshot", 1, gate.clone())]);
+            let error = std::thread::scope(|scope| {
+                let asked = scope.spawn(|| job.trigger_savepoint(None, SavepointFormat::Canonical));
+                gate.wait_for_arrival();
+                fs::remove_dir_all(run.savepoints()).unwrap();
+                gate.open();
+                asked.join().unwrap().unwrap_err().to_string()
+            });
+            drop(waiting);
+            assert!(error.contains("savepoint"), "{error}");
+            assert_eq!(files(&run.savepoints()), Vec::<String>::new());
+            while !job.has_ended() {
+                let _ = job.trigger_checkpoint();
+            }
+            assert_eq!(job.wait().unwrap().restarts, 0);
+            check(rows(&folder.path().join("out")), "after that");
+        },
+    );
 }
