@@ -176,16 +176,6 @@ pub fn entries(
     handles: &[KeyedStateHandle],
     store: &dyn SnapshotStore,
 ) -> Result<Vec<PlainEntry>, StateError> {
-    let mut found = entries_as_written(handles, store)?;
-    found.sort();
-    Ok(found)
-}
-
-/// [`entries`] in the order in which they were written.
-pub fn entries_as_written(
-    handles: &[KeyedStateHandle],
-    store: &dyn SnapshotStore,
-) -> Result<Vec<PlainEntry>, StateError> {
     let mut found = Vec::new();
     for handle in handles {
         for_each_entry(handle, store, &mut |entry| {
@@ -204,6 +194,7 @@ pub fn entries_as_written(
             ControlFlow::Continue(())
         })?;
     }
+    found.sort();
     Ok(found)
 }
 

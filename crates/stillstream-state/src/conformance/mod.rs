@@ -12,7 +12,7 @@ mod rescaling;
 mod snapshots;
 mod ttl;
 
-pub use everything::{Everything, PlainEntry, all_groups, backend_of, entries, entries_as_written};
+pub use everything::{Everything, PlainEntry, all_groups, backend_of, entries};
 pub use kinds::*;
 pub use namespaces::*;
 pub use refusals::*;
