@@ -9,7 +9,8 @@
 //! | aborted or expired checkpoint ("late"), unknown checkpoint, another generation | deleted, unless the register names that checkpoint or the id was never used |
 //! | success, but it names a shared file that may be gone | the checkpoint is aborted, and all its files go |
 //!
-//! Of files below `shared/`, only those are deleted that the checkpoint itself wrote and that no other one names.
+//! Of files below `shared/`, only those are deleted that the checkpoint itself wrote and that no other one
+//! names.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! From the last acknowledgement to "complete": metadata, then register, then the announcement, then deletions.
+//! From the last acknowledgement to "complete": metadata, then register, then the announcement, then
+//! deletions.
 
 use std::collections::BTreeMap;
 
@@ -103,8 +104,8 @@ impl CheckpointCoordinator {
                 self.fail_and_leave(id, reason, &message);
             }
             WriteOutcome::Unknown(text) => {
-                // the register does not name it and never will, so nobody will read it; if the file appears after the
-                // deletion, the next start removes it
+                // the register does not name it and never will, so nobody will read it; if the file appears
+                // after the deletion, the next start removes it
                 pending.phase = Phase::Collecting;
                 let message = format!("it is not known whether {path}/_metadata was written: {text}");
                 self.fail_checkpoint(id, reason, &message);
@@ -199,8 +200,8 @@ impl CheckpointCoordinator {
         }
     }
 
-    /// Deletes checkpoints that the register names no longer, and with the last of them the shared files that nobody needs
-    /// any more. A savepoint stays where it is.
+    /// Deletes checkpoints that the register names no longer, and with the last of them the shared files that
+    /// nobody needs any more. A savepoint stays where it is.
     fn discard_dropped(&mut self, mut dropped: Vec<CompletedRef>) {
         dropped.retain(|old| !old.is_savepoint());
         let released = self.released();
@@ -253,7 +254,8 @@ impl CheckpointCoordinator {
             self.out.push(Command::Reply { request, result: Ok(report.clone()) });
         }
         if !commits {
-            // it leaves everything as it was; whoever acknowledges it once more must not have its files deleted
+            // it leaves everything as it was; whoever acknowledges it once more must not have its files
+            // deleted
             return self.remember(id, None);
         }
         self.failures.on_success(id);

@@ -28,9 +28,11 @@ pub(super) enum Closing {
     Open,
     /// It is to stop, and the sources are told to end first.
     Draining,
-    /// It stops: its last checkpoint is under way. Or its stop has failed, and its attempt is about to begin anew.
+    /// It stops: its last checkpoint is under way. Or its stop has failed, and its attempt is about to begin
+    /// anew.
     Stopping,
-    /// All sources have ended: a final checkpoint is wanted (again) at this time, or under way. It has failed since then.
+    /// All sources have ended: a final checkpoint is wanted (again) at this time, or under way. It has failed
+    /// since then.
     Final { at: Option<Duration>, failing_since: Option<Duration> },
     /// The final checkpoint, or the last one of a stop, is completed; these have not confirmed their commits.
     Committing {
@@ -77,8 +79,8 @@ impl CheckpointCoordinator {
         }
     }
 
-    /// The final checkpoint failed: once more, soon. When it has failed for as long as a checkpoint may take, whatever its
-    /// reasons, the attempt fails: the job must not wait for its end for ever.
+    /// The final checkpoint failed: once more, soon. When it has failed for as long as a checkpoint may take,
+    /// whatever its reasons, the attempt fails: the job must not wait for its end for ever.
     pub(super) fn retry_final(&mut self, message: &str) {
         let (now, timeout) = (self.now, self.config.timeout);
         let Closing::Final { at, failing_since } = &mut self.closing else { return };
@@ -207,7 +209,8 @@ impl CheckpointCoordinator {
             JobOutcome::Cancelled if self.config.retention == Retention::RetainOnCancellation => {
                 record.retained.append(&mut record.completed);
             }
-            // the savepoint of a stop has everything, and nobody is to take an older checkpoint for the newest
+            // the savepoint of a stop has everything, and nobody is to take an older checkpoint for the
+            // newest
             JobOutcome::Stopped | JobOutcome::Cancelled => {
                 let completed = std::mem::take(&mut record.completed);
                 record.retained.extend(completed.into_iter().filter(CompletedRef::is_savepoint));

@@ -11,17 +11,18 @@
 //! | `stop` | a person's stop, up to its last checkpoint or savepoint |
 //! | `finish` | the end of the input, the final checkpoint, commits, and the end of the job |
 //!
-//! **Ids.** A checkpoint's directory carries its id, so an id must never be used twice, not even by a process that
-//! crashed before anything was recorded. Ids are therefore reserved in the register *before* any task hears of
-//! one: each record that is written (a claim, a completed checkpoint) also moves `last_checkpoint_id` to
-//! [`ID_RESERVE`] beyond the highest id in use, so that in the steady state no extra write is needed; when checkpoints fail
-//! in a row and the reserve is used up, the next trigger first writes a record that only reserves. A new claim begins behind
-//! everything that was reserved. After a crash of the coordinator up to `ID_RESERVE` numbers are left out; within
-//! one process ids grow by one, over all attempts.
+//! **Ids.** A checkpoint's directory carries its id, so an id must never be used twice, not even by a process
+//! that crashed before anything was recorded. Ids are therefore reserved in the register *before* any task
+//! hears of one: each record that is written (a claim, a completed checkpoint) also moves
+//! `last_checkpoint_id` to [`ID_RESERVE`] beyond the highest id in use, so that in the steady state no extra
+//! write is needed; when checkpoints fail in a row and the reserve is used up, the next trigger first writes
+//! a record that only reserves. A new claim begins behind everything that was reserved. After a crash of the
+//! coordinator up to `ID_RESERVE` numbers are left out; within one process ids grow by one, over all
+//! attempts.
 //!
-//! **Savepoints.** One of a running job is in no register: it is answered when its metadata is durable, and changes nothing else. The
-//! one with which a job stops is put into the register before anybody commits, as every other checkpoint is, for whatever
-//! happens between two commits has to go on from there.
+//! **Savepoints.** One of a running job is in no register: it is answered when its metadata is durable, and
+//! changes nothing else. The one with which a job stops is put into the register before anybody commits, as
+//! every other checkpoint is, for whatever happens between two commits has to go on from there.
 
 mod abort;
 mod acknowledge;
@@ -86,11 +87,12 @@ pub struct CoordinatorSetup {
     pub job_name: String,
     /// The settings.
     pub config: CheckpointConfig,
-    /// What the register holds, read from the same authority that writes go to; `None` only if there surely is no record. An
-    /// unreadable register is an error of the shell's, never `None`: a job that had a checkpoint must not start empty.
+    /// What the register holds, read from the same authority that writes go to; `None` only if there surely
+    /// is no record. An unreadable register is an error of the shell's, never `None`: a job that had a
+    /// checkpoint must not start empty.
     pub register: Option<RegisterRecord>,
-    /// Which share of the interval passes before the first periodic checkpoint of an attempt, from 0 to 1: a random number,
-    /// so that jobs that start together do not take their checkpoints together for ever.
+    /// Which share of the interval passes before the first periodic checkpoint of an attempt, from 0 to 1: a
+    /// random number, so that jobs that start together do not take their checkpoints together for ever.
     pub first_delay: f64,
     /// How long the record of the job's end may take (`task.cancellation.timeout`).
     pub end_timeout: Duration,
@@ -121,8 +123,8 @@ struct Abandoned {
 
 /// The coordinator of one job's checkpoints, for all attempts that this process makes.
 ///
-/// Invariants: a checkpoint is announced only when a durable register names it; nothing that a register record names, or
-/// that a record under way would name, is discarded; ids only grow.
+/// Invariants: a checkpoint is announced only when a durable register names it; nothing that a register
+/// record names, or that a record under way would name, is discarded; ids only grow.
 #[derive(Clone, Debug)]
 pub struct CheckpointCoordinator {
     job: JobId,
@@ -233,7 +235,8 @@ impl CheckpointCoordinator {
             Event::CommitConfirmed { generation, checkpoint, subtask } => {
                 self.on_commit_confirmed(generation, checkpoint, subtask);
             }
-            // the shell may have carried out an older wish after a newer one, so what is still due is asked for again
+            // the shell may have carried out an older wish after a newer one, so what is still due is asked
+            // for again
             Event::Tick => self.wake_at = None,
             Event::TriggerRequested { request, savepoint, forced } => {
                 self.on_trigger_requested(request, savepoint, forced);

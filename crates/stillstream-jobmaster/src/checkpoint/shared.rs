@@ -1,8 +1,9 @@
 //! Files that several checkpoints name: what must be read before any is deleted, and when they are.
 //!
-//! The rules are in [`shared_files`](crate::checkpoint::shared_files). Here is what surrounds them: at the start of an attempt the metadata
-//! of the checkpoints that the register names is read, where it is not known yet; until that is answered no checkpoint is
-//! triggered, so that no acknowledgement comes that cannot be judged. Then the folder is listed, and what nobody names goes.
+//! The rules are in [`shared_files`](crate::checkpoint::shared_files). Here is what surrounds them: at the
+//! start of an attempt the metadata of the checkpoints that the register names is read, where it is not known
+//! yet; until that is answered no checkpoint is triggered, so that no acknowledgement comes that cannot be
+//! judged. Then the folder is listed, and what nobody names goes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -70,8 +71,8 @@ impl CheckpointCoordinator {
         }
     }
 
-    /// Reads once more, or goes on without, if storage does not say what earlier checkpoints name; nothing of theirs is
-    /// deleted then.
+    /// Reads once more, or goes on without, if storage does not say what earlier checkpoints name; nothing of
+    /// theirs is deleted then.
     pub(super) fn on_reading_time(&mut self) {
         let (now, timeout) = (self.now, self.config.timeout);
         let Some(reading) = &mut self.reading else { return };
@@ -106,7 +107,8 @@ impl CheckpointCoordinator {
         self.call(StorageCall::ListShared);
     }
 
-    /// Tasks that fail or come too late may leave files that nobody reported: after the next success they are looked for.
+    /// Tasks that fail or come too late may leave files that nobody reported: after the next success they are
+    /// looked for.
     pub(super) fn sweep_after_failures(&mut self) {
         if self.sweep_wanted && !self.shared.is_empty() {
             self.sweep_shared();

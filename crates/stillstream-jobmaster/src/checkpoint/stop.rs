@@ -1,4 +1,5 @@
-//! A person stops the job: its last checkpoint or savepoint is taken, and the commits follow as for the final checkpoint.
+//! A person stops the job: its last checkpoint or savepoint is taken, and the commits follow as for the final
+//! checkpoint.
 //!
 //! | state | what is under way | ends with |
 //! |---|---|---|
@@ -7,9 +8,10 @@
 //! | `Committing` | every subtask commits and confirms | the last confirmation |
 //! | `Ending` | the outcome is recorded | the record |
 //!
-//! From the first of them on no other checkpoint begins. What fails before the record fails the stop: its request is answered,
-//! and if the tasks have heard of it by then, the attempt begins anew, since they have stopped emitting or have said to the
-//! windows that time has ended. The request is answered with success when the end is recorded, and not before.
+//! From the first of them on no other checkpoint begins. What fails before the record fails the stop: its
+//! request is answered, and if the tasks have heard of it by then, the attempt begins anew, since they have
+//! stopped emitting or have said to the windows that time has ended. The request is answered with success
+//! when the end is recorded, and not before.
 
 use stillstream_types::{CheckpointId, CheckpointKind, Generation, JobOutcome, SavepointTarget};
 
@@ -40,7 +42,8 @@ impl Stop {
         self.id == Some(id)
     }
 
-    /// What becomes of the job. After a drain nothing can go on from a plain checkpoint, since event time has ended in it.
+    /// What becomes of the job. After a drain nothing can go on from a plain checkpoint, since event time has
+    /// ended in it.
     fn outcome(&self) -> JobOutcome {
         match (&self.target, self.drain) {
             (Some(_), _) => JobOutcome::Stopped,
