@@ -1,5 +1,5 @@
 use super::*;
-use crate::checkpoint::ID_RESERVE;
+use crate::checkpoint::ids::ID_RESERVE;
 
 #[test]
 fn the_timer_triggers_the_sources_at_the_interval() {
