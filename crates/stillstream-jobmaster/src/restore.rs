@@ -196,7 +196,8 @@ pub fn key_groups(
 ///     kind: CheckpointKind::Checkpoint, triggered_at_ms: 0, operators: vec![],
 /// };
 /// let id = OperatorId::from_uid("new");
-/// let new = OperatorInfo { id, uid: Some("new".into()), name: "new".into(), parallelism: 2, max_parallelism: 128 };
+/// let (uid, name) = (Some("new".into()), "new".into());
+/// let new = OperatorInfo { id, uid, name, parallelism: 2, max_parallelism: 128 };
 /// let plan = plan_restore(&metadata, &[new], false).unwrap();
 /// assert!(plan.operators[&id].iter().all(OperatorSubtaskState::is_empty));
 /// ```

@@ -72,7 +72,6 @@ use shared::SharedDirectory;
 use stop::Stop;
 use trigger::Requests;
 
-
 /// Which job, and how.
 #[derive(Clone, Debug)]
 pub struct CoordinatorSetup {

@@ -187,7 +187,8 @@ impl CheckpointCoordinator {
         let Some(id) = self.requests.starting.as_ref().map(|starting| starting.id) else { return };
         let now = self.clock.now();
         let own = self.register.durable().filter(|record| self.attempts.owns(record));
-        if !own.is_some_and(|record| id <= record.last_checkpoint_id) {
+        let is_reserved = own.is_some_and(|record| id <= record.last_checkpoint_id);
+        if !is_reserved {
             if !self.register.has(|purpose| *purpose == Purpose::Reserve) {
                 self.register.push(Purpose::Reserve, now);
             }
