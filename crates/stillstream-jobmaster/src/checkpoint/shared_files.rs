@@ -4,7 +4,8 @@
 //! last checkpoint that named it, and no count of references. The rules:
 //!
 //! 1. An acknowledgement of checkpoint n may name a file that n itself wrote (its number is in the name, see
-//!    [`shared_file`]), or one that a completed checkpoint of the job names. Any other may be gone already.
+//!    `checkpoint_paths::shared_file`), or one that a completed checkpoint of the job names. Any other may be
+//!    gone already.
 //! 2. A file is needed as long as the number of a checkpoint that the register names, that a person keeps or
 //!    that is under way lies between the first and the last one that named it. Those in between count too,
 //!    whether they name it or not: that is at most too careful.

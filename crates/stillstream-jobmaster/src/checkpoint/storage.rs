@@ -54,7 +54,7 @@ pub enum StorageCall {
     /// List the files below `shared/`, to find what nobody names. Answer: [`StorageAnswer::SharedListed`].
     ListShared,
     /// Write `_metadata` in the directory of this checkpoint
-    /// ([`checkpoint_paths::directory`](stillstream_types::checkpoint_paths::directory)). Answer:
+    /// ([`checkpoint_paths::checkpoint`](stillstream_types::checkpoint_paths::checkpoint)). Answer:
     /// [`StorageAnswer::MetadataWritten`].
     WriteMetadata {
         /// What to write.
