@@ -45,8 +45,17 @@ fn main() -> Result<()> {
         Some((_, example)) => example(),
         None => {
             let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
-            println!("usage: cargo run -p cookbook -- NAME [--help]\n\n{}", names.join("\n"));
-            Ok(())
+            let usage = format!("usage: cargo run -p cookbook -- NAME [--help]\n\n{}", names.join("\n"));
+            match wanted {
+                None => {
+                    println!("{usage}");
+                    Ok(())
+                }
+                Some(other) => {
+                    let message = format!("there is no example `{other}` to run\n{usage}");
+                    Err(Error::new(ErrorKind::Configuration, message))
+                }
+            }
         }
     }
 }

@@ -160,6 +160,18 @@ impl Manager {
         workers.iter().map(name).collect::<Vec<_>>().join(", ")
     }
 
+    /// The outcome of a savepoint: whoever asked for it may be gone.
+    pub(super) fn say_answer(&mut self, result: &Result<CheckpointReport, CheckpointFailure>) {
+        match result {
+            Ok(report) if report.kind == CheckpointKind::Savepoint => {
+                let (path, took) = (&report.path, time(report.duration));
+                self.write(Level::Info, &format!("savepoint {path} was completed in {took}"));
+            }
+            Ok(_) => {}
+            Err(failure) => self.write(Level::Warn, &format!("what was asked for has failed: {failure}")),
+        }
+    }
+
     pub(super) fn say_still_stopping(&mut self, workers: &[usize], after: Option<String>) {
         let after = after.map_or_else(String::new, |error| format!(", after: {error}"));
         let text = format!("still waiting for {} to stop{after}", self.names(workers));
