@@ -14,8 +14,6 @@ mod late_data;
 mod sessions;
 mod silence_alert;
 mod state_ttl;
-#[cfg(test)]
-mod testing_a_function;
 mod word_count;
 
 use stillstream::prelude::*;

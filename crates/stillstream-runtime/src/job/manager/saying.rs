@@ -50,8 +50,8 @@ impl Manager {
             None if !self.home.is_durable() => format!("starts empty: checkpoints are kept in {place}"),
             None if self.settings.start_fresh => {
                 format!(
-                    "starts empty, as stillstream.checkpoint.start-fresh (--start-fresh) says; checkpoints of before in \
-                         {place} are not used"
+                    "starts empty, as stillstream.checkpoint.start-fresh (--start-fresh) says; checkpoints of before in {place} \
+                     are not used, and what earlier runs have written stays and is written once more"
                 )
             }
             None => {
