@@ -30,8 +30,8 @@ pub struct CommittableFile {
 #[data(crate = stillstream_state)]
 pub struct FileCommittable {
     files: Vec<CommittableFile>,
-    /// The sink's folder when they were written, as an absolute path; empty if it was written before releases kept it. A job
-    /// that goes on with another folder commits what was written to this one where it lies.
+    /// The sink's folder when they were written, as an absolute path; empty if it was written before releases
+    /// kept it. A job that goes on with another folder commits what was written to this one where it lies.
     folder: String,
 }
 
@@ -198,7 +198,8 @@ impl FileCommitter {
         Self { folder, staging: tag.staging_folder(), access: context.file_access, committed }
     }
 
-    /// Commits a file that waits in this folder, or sees that it was committed there. `false`: it is not, and was not, there.
+    /// Commits a file that waits in this folder, or sees that it was committed there. `false`: it is not, and
+    /// was not, there.
     fn commit_file(&mut self, folder: &Path, file: &CommittableFile) -> Result<bool, ConnectorError> {
         let (staged, target) = (folder.join(&file.staged), folder.join(&file.target));
         let mut elsewhere;
@@ -271,8 +272,8 @@ impl FileCommitter {
     }
 }
 
-/// The folder as later runs of the job find it, wherever they are started. Empty for a name that is no text: then only a run with
-/// the same folder finds what was written.
+/// The folder as later runs of the job find it, wherever they are started. Empty for a name that is no text:
+/// then only a run with the same folder finds what was written.
 fn absolute(folder: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_default()
 }

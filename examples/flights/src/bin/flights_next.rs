@@ -1,5 +1,6 @@
-//! The next version of the job `flights`, for the upgrade that `upgrade.sh` shows: it goes on from a savepoint of the first
-//! version. A field and an operator are new; everything else is the first version's own code.
+//! The next version of the job `flights`, for the upgrade that `upgrade.sh` shows: it goes on from a
+//! savepoint of the first version. A field and an operator are new; everything else is the first version's
+//! own code.
 
 #[allow(dead_code, reason = "its weather has been replaced")]
 #[path = "../rows.rs"]
