@@ -1,5 +1,5 @@
-//! Random programs against plain maps: checkpoints that overlap, are aborted, or completed without a notice; restores in
-//! between, at other parallelism too.
+//! Random programs against plain maps: checkpoints that overlap, are aborted, or completed without a notice; savepoints and
+//! restores in between, at other parallelism too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,9 @@ use stillstream_state::{
     BackendOptions, CurrentKey, Key, KeyedBackend, KeyedValues, ListState, NamespaceWalk, NamespacedValues,
     TimeDomain, TimerService,
 };
-use stillstream_types::{CheckpointId, KeyGroupRange, KeyGroups, KeyHash, KeyedSnapshot, Timestamp};
+use stillstream_types::{
+    CheckpointId, KeyGroupRange, KeyGroups, KeyHash, KeyedSnapshot, SavepointFormat, SnapshotForm, Timestamp,
+};
 
 use crate::store::SharedFiles;
 
@@ -57,8 +59,12 @@ enum Step {
         written: bool,
         notice: bool,
     },
-    /// A snapshot by itself between checkpoints.
+    /// A snapshot by itself between checkpoints, whose number is one of theirs.
     Savepoint,
+    /// The oldest savepoint is written. Of one that failed, or that a stop took, the backend may be told.
+    Write {
+        notice: Option<bool>,
+    },
     /// From the newest completed checkpoint, into so many subtasks.
     Restore {
         parallelism: u32,
@@ -80,7 +86,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => Just(Step::Freeze),
         7 => prop::bool::weighted(0.8).prop_map(|notice| Step::Complete { notice }),
         2 => any::<(bool, bool)>().prop_map(|(written, notice)| Step::Abort { written, notice }),
-        1 => Just(Step::Savepoint),
+        2 => Just(Step::Savepoint),
+        2 => any::<Option<bool>>().prop_map(|notice| Step::Write { notice }),
         2 => (1u32..4).prop_map(|parallelism| Step::Restore { parallelism }),
     ];
     prop::collection::vec(step, 0..120)
@@ -193,6 +200,7 @@ impl Running {
             | Step::Complete { .. }
             | Step::Abort { .. }
             | Step::Savepoint
+            | Step::Write { .. }
             | Step::Restore { .. } => {}
         }
     }
@@ -219,6 +227,7 @@ fn run(steps: Vec<Step>) -> Seen {
     let mut model = Model::default();
     let mut id = 0;
     let mut on_its_way: Vec<(CheckpointId, _, Model)> = Vec::new();
+    let mut savepoints: Vec<(CheckpointId, _, Model)> = Vec::new();
     let mut completed: Option<(KeyedSnapshot, Model)> = None;
     for step in steps {
         match step {
@@ -254,8 +263,21 @@ fn run(steps: Vec<Step>) -> Seen {
                 store.keep(completed.iter().map(|completed| &completed.0));
             }
             Step::Savepoint => {
-                let keyed = running.backend.freeze().unwrap().write(&store, "savepoint").unwrap();
-                check(&KeyedSnapshot { keyed, ..KeyedSnapshot::default() }, &model, 2, &store);
+                id += 1;
+                let form = SnapshotForm::Savepoint(SavepointFormat::Canonical);
+                let frozen = running.backend.freeze_as(CheckpointId(id), form).unwrap();
+                savepoints.push((CheckpointId(id), frozen, model.clone()));
+            }
+            Step::Write { notice } if !savepoints.is_empty() => {
+                let (id, frozen, then) = savepoints.remove(0);
+                let savepoint = frozen.write(&store, "savepoint").unwrap();
+                assert!(savepoint.incremental.is_empty(), "it stands for itself");
+                check(&savepoint, &then, 2, &store);
+                match notice {
+                    Some(true) => running.backend.checkpoint_completed(id),
+                    Some(false) => running.backend.checkpoint_aborted(id),
+                    None => {}
+                }
             }
             Step::Restore { parallelism } => {
                 if let Some((snapshot, then)) = &completed {
@@ -263,9 +285,10 @@ fn run(steps: Vec<Step>) -> Seen {
                     running = Running::start(groups().all(), Some(snapshot), &store);
                     model = then.clone();
                     on_its_way.clear();
+                    savepoints.clear();
                 }
             }
-            Step::Complete { .. } | Step::Abort { .. } => {}
+            Step::Complete { .. } | Step::Abort { .. } | Step::Write { .. } => {}
             step => running.step(&mut model, step),
         }
     }
