@@ -43,7 +43,7 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
         match job.load_register() {
             Ok(Some(loaded)) => {
                 let record = loaded.record;
-                let newest = record.completed.last().or(record.retained.last()).map(|newest| newest.id.0);
+                let newest = record.completed.iter().chain(&record.retained).map(|known| known.id.0).max();
                 let count = record.completed.len() + record.retained.len();
                 let ended = record.ended.as_ref().map(|end| end.at_ms);
                 rows.push(vec![
@@ -69,10 +69,7 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
             }
         }
     }
-    let mut text = match shown.is_empty() {
-        true => format!("no job has a checkpoint in `{dir}`\n"),
-        false => table(&rows),
-    };
+    let mut text = if shown.is_empty() { String::new() } else { table(&rows) };
     let mut rows = vec![row(&["savepoint", "of job", "triggered (UTC)", "operators", "state", "path"])];
     for path in places::savepoints(dir)? {
         let path = path.display().to_string();
@@ -102,6 +99,9 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
     }
     if rows.len() > 1 {
         text.push_str(&table(&rows));
+    }
+    if shown.is_empty() {
+        text = format!("no job has a checkpoint in `{dir}`, and no savepoint is there\n");
     }
     Ok(Answer { text, json: Value::Array(shown), damaged })
 }

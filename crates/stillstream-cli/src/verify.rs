@@ -17,13 +17,15 @@ struct Found {
     wrong: Vec<String>,
 }
 
-fn look(path: &str, lengths: bool) -> Found {
+fn look(path: &str, lengths: bool) -> Result<Found, Error> {
     let mut found = Found { path: path.to_owned(), files: 0, size: 0, wrong: Vec::new() };
     let opened = match RetainedCheckpoint::open(path, &StorageOptions::default()) {
         Ok(opened) => opened,
+        // that is no damage
+        Err(error @ StorageError::BadLocation { .. }) => return Err(error.into_error()),
         Err(error) => {
             found.wrong.push(error.to_string());
-            return found;
+            return Ok(found);
         }
     };
     let metadata: &CheckpointMetadata = opened.metadata();
@@ -41,7 +43,7 @@ fn look(path: &str, lengths: bool) -> Found {
         // all that is wrong, and not only the first thing
         found.wrong.extend(looked.err().map(|error| error.to_string()));
     }
-    found
+    Ok(found)
 }
 
 /// The checkpoint at `path`, or all of the job whose directory it is.
@@ -67,8 +69,15 @@ fn paths(path: &str, handle: &Handle) -> Result<Vec<String>, Error> {
 
 pub(crate) fn run(path: &str, lengths: bool, handle: &Handle) -> Result<Answer, Error> {
     let (mut text, mut shown, mut damaged) = (String::new(), Vec::new(), false);
-    for path in paths(path, handle)? {
-        let Found { path, files, size, wrong } = look(&path, lengths);
+    for checkpoint in paths(path, handle)? {
+        let found = match look(&checkpoint, lengths) {
+            // the register names it
+            Err(error) if checkpoint != path => {
+                Found { path: checkpoint, files: 0, size: 0, wrong: vec![error.to_string()] }
+            }
+            found => found?,
+        };
+        let Found { path, files, size, wrong } = found;
         let size_text = bytes(size);
         let what = if lengths { "are there with their lengths" } else { "have their checksums" };
         match wrong.is_empty() {

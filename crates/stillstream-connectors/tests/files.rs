@@ -250,6 +250,42 @@ fn a_part_that_its_reader_took_away_is_known_to_be_committed_by_later_attempts()
 }
 
 #[test]
+fn a_job_that_goes_on_with_another_folder_commits_what_it_had_written_where_that_lies() {
+    let place = tempfile::tempdir().unwrap();
+    let (before, now) = (place.path().join("before"), place.path().join("now"));
+    let mut writer = lines_writer(&before, "job", "out", 1);
+    let first = pre_commit(&mut writer, "a", 1);
+    let second = pre_commit(&mut writer, "b", 2);
+    // the job that took the savepoint has committed one of them, and one of its readers has taken it away
+    writer.commit(&first).unwrap();
+    fs::remove_file(before.join(parts(&before).remove(0))).unwrap();
+    drop(writer);
+    let mut next = lines_writer(&now, "job", "out", 2);
+    for _ in 0..2 {
+        next.commit(&first).unwrap();
+        next.commit(&second).unwrap();
+    }
+    assert_eq!((parts(&before).len(), parts(&now).len()), (1, 0));
+    // a folder that was moved is the sink's own
+    let third = pre_commit(&mut next, "c", 3);
+    drop(next);
+    let moved = place.path().join("moved");
+    fs::rename(&now, &moved).unwrap();
+    lines_writer(&moved, "job", "out", 3).commit(&third).unwrap();
+    assert_eq!(parts(&moved).len(), 1);
+    // what is nowhere is lost, and the error says where it was
+    let mut writer = lines_writer(&moved, "job", "out", 4);
+    let lost = pre_commit(&mut writer, "d", 4);
+    drop(writer);
+    fs::remove_dir_all(&moved).unwrap();
+    let error = lines_writer(&now, "job", "out", 5).commit(&lost).unwrap_err().to_string();
+    assert!(
+        error.contains("moved/.staging-") && error.contains("is lost") || error.contains("are lost"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_part_never_takes_the_place_of_another_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = lines_writer(folder.path(), "job", "out", 1);

@@ -1,11 +1,11 @@
-//! The JobMaster of Stillstream: the life of a job and its checkpoints, as an engine without input, output, clock, thread or
-//! random number.
+//! The JobMaster of Stillstream: the life of a job and its checkpoints, as an engine without input, output,
+//! clock, thread or random number.
 //!
-//! [`JobEngine::handle`] takes in what happened and says what to do. Whatever has to be durable before a command may run is
-//! durable when the command is given, so a shell is a loop: receive an event, hand it in, start the commands in their
-//! order, and turn each answer into the next event. The same engine serves all attempts that a process makes; after a crash
-//! a new one is built from the register's record. That is why whole job lives are tested in one thread and in seconds
-//! (`tests/simulation`).
+//! [`JobEngine::handle`] takes in what happened and says what to do. Whatever has to be durable before a
+//! command may run is durable when the command is given, so a shell is a loop: receive an event, hand it in,
+//! start the commands in their order, and turn each answer into the next event. The same engine serves all
+//! attempts that a process makes; after a crash a new one is built from the register's record. That is why
+//! whole job lives are tested in one thread and in seconds (`tests/simulation`).
 //!
 //! | module | what is inside |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! What the JobManager and the tasks of an attempt say to each other.
 //!
-//! There is one word for each thing: the engine takes in and gives out these very messages, worker threads get them through
-//! channels, and worker processes as frames.
+//! There is one word for each thing: the engine takes in and gives out these very messages, worker threads
+//! get them through channels, and worker processes as frames.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,8 +43,9 @@ pub enum Control {
         at_ms: i64,
         /// The savepoint that it is; `None` for a checkpoint.
         savepoint: Option<SavepointTarget>,
-        /// The last one of a job that stops: behind this barrier a subtask emits nothing, whatever its source or its timers
-        /// have. It still commits. (The last one after [`Drain`](Self::Drain) does not say this: there nothing is left to emit.)
+        /// The last one of a job that stops: behind this barrier a subtask emits nothing, whatever its source
+        /// or its timers have. It still commits. (The last one after [`Drain`](Self::Drain) does not say
+        /// this: there nothing is left to emit.)
         stop: bool,
     },
     /// Sources: end here, as if there were no more input.
@@ -76,7 +77,8 @@ pub struct AckMetrics {
     pub synchronous: Duration,
     /// The asynchronous part: writing.
     pub asynchronous: Duration,
-    /// Bytes of records of the next epoch that were set aside while the barrier was awaited on the other channels.
+    /// Bytes of records of the next epoch that were set aside while the barrier was awaited on the other
+    /// channels.
     pub set_aside_bytes: u64,
 }
 

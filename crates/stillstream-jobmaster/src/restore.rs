@@ -1,10 +1,10 @@
 //! Who gets which state when a job starts from a snapshot, at the old parallelism or another one.
 //!
-//! - Keyed state goes to the owner of its key group; each subtask gets the handles that hold groups of its range, with
-//!   only those sections.
-//! - Operator state goes by its [`RedistributionMode`]: *split* stays where it was if the parallelism is unchanged and is
-//!   otherwise dealt out in contiguous slices as even as possible; *union* goes whole to everybody; *broadcast* gives
-//!   each subtask one copy (subtask i takes copy i mod n).
+//! - Keyed state goes to the owner of its key group; each subtask gets the handles that hold groups of its
+//!   range, with only those sections.
+//! - Operator state goes by its [`RedistributionMode`]: *split* stays where it was if the parallelism is
+//!   unchanged and is otherwise dealt out in contiguous slices as even as possible; *union* goes whole to
+//!   everybody; *broadcast* gives each subtask one copy (subtask i takes copy i mod n).
 //!
 //! Flink's `StateAssignmentOperation` and `RoundRobinOperatorStateRepartitioner` are the models.
 
@@ -158,8 +158,8 @@ pub fn refuse_unclaimed(checkpoint: CheckpointId, unclaimed: &[Unclaimed]) -> Op
     (!unclaimed.is_empty()).then_some(RestoreError::Unmapped { checkpoint, operators })
 }
 
-/// How many key groups an operator has that starts from a snapshot: as many as its state there, whatever the default for its
-/// parallelism would be. `set` is what the program asks for, if it does.
+/// How many key groups an operator has that starts from a snapshot: as many as its state there, whatever the
+/// default for its parallelism would be. `set` is what the program asks for, if it does.
 ///
 /// # Errors
 /// The program asks for another number, or for more subtasks than there are key groups.
@@ -185,8 +185,8 @@ pub fn key_groups(
     }
 }
 
-/// Plans the restore of `metadata` into `operators` (all operators of the new plan). State that no operator claims is an
-/// error unless `allow_non_restored_state`.
+/// Plans the restore of `metadata` into `operators` (all operators of the new plan). State that no operator
+/// claims is an error unless `allow_non_restored_state`.
 ///
 /// ```
 /// use stillstream_jobmaster::{OperatorInfo, plan_restore};
@@ -196,7 +196,8 @@ pub fn key_groups(
 ///     kind: CheckpointKind::Checkpoint, triggered_at_ms: 0, operators: vec![],
 /// };
 /// let id = OperatorId::from_uid("new");
-/// let new = OperatorInfo { id, uid: Some("new".into()), name: "new".into(), parallelism: 2, max_parallelism: 128 };
+/// let (uid, name) = (Some("new".into()), "new".into());
+/// let new = OperatorInfo { id, uid, name, parallelism: 2, max_parallelism: 128 };
 /// let plan = plan_restore(&metadata, &[new], false).unwrap();
 /// assert!(plan.operators[&id].iter().all(OperatorSubtaskState::is_empty));
 /// ```
@@ -346,7 +347,8 @@ fn restrict(handle: &KeyedStateHandle, range: KeyGroupRange) -> Option<KeyedStat
     })
 }
 
-/// One subtask's share, by the number of the old handle that it comes from: one handle each, whatever the number of states.
+/// One subtask's share, by the number of the old handle that it comes from: one handle each, whatever the
+/// number of states.
 type Share = BTreeMap<usize, BTreeMap<String, OperatorStateEntry>>;
 
 fn assign_operator_state(old: &OperatorState, parallelism: u32) -> Vec<Vec<OperatorStateHandle>> {

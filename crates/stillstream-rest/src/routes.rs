@@ -145,8 +145,21 @@ fn body<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, R
         status => Refusal::new(status, format!("the body could not be read: {rejection}")),
     })?;
     let bytes: &[u8] = if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes };
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return Err(Refusal::bad("the body is not what is expected here: a JSON object, as in `{}`"));
+    }
     serde_json::from_slice(bytes)
         .map_err(|error| Refusal::bad(format!("the body is not what is expected here: {error}")))
+}
+
+/// A folder's name ends up in the log and on terminals.
+fn directory(name: Option<String>) -> Result<Option<String>, Refusal> {
+    match name {
+        Some(name) if name.contains(char::is_control) => {
+            Err(Refusal::bad(format!("the directory {name:?} has control characters in its name")))
+        }
+        name => Ok(name),
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -292,7 +305,7 @@ async fn trigger_savepoint(
              after a start from the savepoint; `POST /jobs/{id}/stop` does both as one step"
         )));
     }
-    let wanted = request.format.wanted(request.directory);
+    let wanted = request.format.wanted(directory(request.directory)?);
     app.begin(Group::Savepoints, request.trigger, &job, describe("a savepoint", &wanted), move |job| {
         calls::savepoint(job, &wanted)
     })
@@ -313,7 +326,7 @@ struct StopRequest {
 
 async fn stop(State(app): Shared, Path(id): Path<String>, bytes: Result<Bytes, BytesRejection>) -> Answer {
     let (job, request) = (app.jobs.find(&id)?, body::<StopRequest>(bytes)?);
-    let (wanted, drain) = (request.format.wanted(request.directory), request.drain);
+    let (wanted, drain) = (request.format.wanted(directory(request.directory)?), request.drain);
     let what = if drain { "a stop that drains, with a savepoint" } else { "a stop with a savepoint" };
     app.begin(Group::Savepoints, request.trigger, &job, describe(what, &wanted), move |job| {
         calls::stop(job, &wanted, drain)

@@ -127,7 +127,11 @@ impl fmt::Display for RestoreCheck {
         }
         self.unclaimed.iter().try_for_each(|left| writeln!(f, "{left}"))?;
         if self.is_possible() {
-            return writeln!(f, "\nit can be restored; nothing was started or changed");
+            return writeln!(
+                f,
+                "\nit can be restored, as far as metadata and headers tell (`stillstream verify` reads everything); nothing was started or \
+                 changed"
+            );
         }
         writeln!(f, "\nit cannot be restored; nothing was started or changed:")?;
         self.problems.iter().try_for_each(|problem| writeln!(f, "  {problem}"))

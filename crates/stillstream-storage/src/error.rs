@@ -91,7 +91,7 @@ pub enum StorageError {
     },
     /// Another live process owns the job.
     #[error(
-        "job directory `{path}` is in use by {holder}: stop that process first, or give this job another name or directory"
+        "`{path}`: the job's directory is in use by {holder}: stop that process first, or give this job another name or directory"
     )]
     Locked {
         /// The lock file.
@@ -207,11 +207,10 @@ impl StorageError {
             | Self::RegisterBehind { .. }
             | Self::Foreign { .. }
             | Self::RegisterUnreadable { .. } => ErrorKind::CorruptSnapshot,
-            Self::BadLocation { .. }
-            | Self::SchemeNotSupported { .. }
-            | Self::NotWritable { .. }
-            | Self::Locked { .. } => ErrorKind::Configuration,
-            Self::Fenced { .. } => ErrorKind::Fenced,
+            Self::BadLocation { .. } | Self::SchemeNotSupported { .. } | Self::NotWritable { .. } => {
+                ErrorKind::Configuration
+            }
+            Self::Fenced { .. } | Self::Locked { .. } => ErrorKind::Fenced,
             _ => ErrorKind::Storage,
         }
     }
@@ -268,10 +267,10 @@ pub(crate) const MISSING: &str = "file of the snapshot";
 
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::StorageFull => "; free space there or move `execution.checkpointing.dir`",
-        io::ErrorKind::QuotaExceeded => "; raise the quota or move `execution.checkpointing.dir`",
+        io::ErrorKind::StorageFull => "; free space there, or name a folder on another disk",
+        io::ErrorKind::QuotaExceeded => "; raise the quota, or name a folder on another disk",
         io::ErrorKind::PermissionDenied => "; give the user that runs the job the right to write there",
-        io::ErrorKind::ReadOnlyFilesystem => "; mount it writable or move `execution.checkpointing.dir`",
+        io::ErrorKind::ReadOnlyFilesystem => "; mount it writable, or name another folder",
         _ => "",
     }
 }

@@ -14,8 +14,6 @@ mod late_data;
 mod sessions;
 mod silence_alert;
 mod state_ttl;
-#[cfg(test)]
-mod testing_a_function;
 mod word_count;
 
 use stillstream::prelude::*;
@@ -45,8 +43,17 @@ fn main() -> Result<()> {
         Some((_, example)) => example(),
         None => {
             let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
-            println!("usage: cargo run -p cookbook -- NAME [--help]\n\n{}", names.join("\n"));
-            Ok(())
+            let usage = format!("usage: cargo run -p cookbook -- NAME [--help]\n\n{}", names.join("\n"));
+            match wanted {
+                None => {
+                    println!("{usage}");
+                    Ok(())
+                }
+                Some(other) => {
+                    let message = format!("there is no example `{other}` to run\n{usage}");
+                    Err(Error::new(ErrorKind::Configuration, message))
+                }
+            }
         }
     }
 }

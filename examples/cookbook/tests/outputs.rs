@@ -1,5 +1,11 @@
 //! Every example is run, and prints what its head says.
 
+#[allow(dead_code, reason = "a job of its own, and here its function alone")]
+#[path = "../src/fraud_detection.rs"]
+mod fraud_detection;
+#[path = "../src/testing_a_function.rs"]
+mod testing_a_function;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -15,28 +15,16 @@ use stillstream::prelude::*;
 
 use options::parse;
 
-const HELP: &str = "\
-Usage: flights [OPTIONS]
-
-  --flights FILE             departures (default: the file that comes with the project)
-  --weather FILE             hourly weather (default: the file that comes with the project)
-  --out DIR                  where results go (default: out/flights)
-  --checkpoint-dir DIR       where checkpoints go (default: <out>/checkpoints)
-  --checkpoint-interval D    time between checkpoints (default: 200ms)
-  --out-of-orderness D       how late a row may come (default: 22h, which no row exceeds)
-  --pace D                   spread the departures over this time (default: 7s); 0s reads as fast as it can
-  --kill-after D             when the demonstration kills the job (default: half the pace)
-  --no-kill                  do not kill it
-  --parallelism N            subtasks of each operator (default: 2)
-  --processes N              worker processes (default: 1: all in one)
-  --storage NAME             where checkpoints are kept: memory or filesystem (default: filesystem)
-  -D KEY=VALUE               any setting of docs/configuration.md
+/// What is said of the demonstration above the options.
+const ABOUT: &str = "\
+Runs the job of this example, kills it in the middle (`kill -9`), starts it again and shows what came out. The job gets these settings
+unless they are given: --checkpoint-dir <out>/checkpoints --checkpoint-interval 200ms --storage filesystem --parallelism 2.
+With --job, or as `flights plan` or `flights run`, this program is the job itself.
 ";
-
 /// The job itself.
 fn run_job(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
-    let env = StreamExecutionEnvironment::from_args()?;
+    let env = StreamExecutionEnvironment::from_args_with(options::OWN)?;
     job::build(&env, &options.settings);
     let result = env.execute("flights")?;
     if let Some(checkpoint) = result.resumed_from {
@@ -105,11 +93,14 @@ fn demonstrate(arguments: &[String]) -> Result<()> {
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
-        print!("{HELP}");
+        println!("{ABOUT}\n{}", StreamExecutionEnvironment::help("flights", options::OWN));
         return Ok(());
     }
+    // `stillstream restore-plan` asks a program for its plan
+    let asked_for_plan = std::env::var_os("STILLSTREAM_PLAN_FILE").is_some();
     match arguments.first().map(String::as_str) {
-        Some("--job") => run_job(&arguments),
+        Some("--job" | "plan" | "run") => run_job(&arguments),
+        _ if asked_for_plan => run_job(&arguments),
         _ => demonstrate(&arguments),
     }
 }

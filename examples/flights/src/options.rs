@@ -7,6 +7,18 @@ use stillstream::prelude::*;
 
 use crate::job::Settings;
 
+/// The program's own options, for `--help`; the environment has the others.
+pub const OWN: &[(&str, &str)] = &[
+    ("--flights FILE", "departures (default: the file that comes with the project)"),
+    ("--weather FILE", "hourly weather (default: the file that comes with the project)"),
+    ("--out DIR", "where results go (default: out/flights)"),
+    ("--out-of-orderness D", "how late a row may come (default: 22h, which no row exceeds)"),
+    ("--pace D", "spread the departures over this time (default: 7s); 0s reads as fast as it can"),
+    ("--job", "is the job, without the demonstration that kills it and starts it again"),
+    ("--kill-after D", "when the demonstration kills the job (default: half the pace)"),
+    ("--no-kill", "does not kill it"),
+];
+
 /// The program's own options; the environment takes the others.
 pub struct Options {
     pub settings: Settings,
@@ -19,6 +31,10 @@ fn shipped(name: &str) -> PathBuf {
     if here.exists() { here } else { Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name) }
 }
 
+fn wrong(message: String) -> Error {
+    Error::new(ErrorKind::Configuration, message)
+}
+
 /// Reads them; what is not the program's own is passed over.
 pub fn parse(arguments: &[String]) -> Result<Options> {
     let value_of = |name: &str| -> Result<Option<String>> {
@@ -26,14 +42,15 @@ pub fn parse(arguments: &[String]) -> Result<Options> {
             None => Ok(None),
             Some(at) => match arguments.get(at + 1) {
                 Some(value) => Ok(Some(value.clone())),
-                None => Err(Error::msg(format!("{name} needs a value; see --help"))),
+                None => Err(wrong(format!("{name} needs a value; see --help"))),
             },
         }
     };
     let duration = |name: &str, default: Duration| -> Result<Duration> {
         match value_of(name)? {
-            Some(text) => stillstream::config::parse_duration(&text)
-                .map_err(|error| Error::msg(format!("{name}: {error}"))),
+            Some(text) => {
+                stillstream::config::parse_duration(&text).map_err(|error| wrong(format!("{name}: {error}")))
+            }
             None => Ok(default),
         }
     };

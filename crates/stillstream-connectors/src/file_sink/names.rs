@@ -22,6 +22,11 @@ pub(crate) enum Staged {
     PreCommitted(Part, u64),
 }
 
+/// What the names of folders begin with in which parts wait for their commit.
+pub(crate) const STAGING: &str = ".staging-";
+/// What the names of folders begin with in which it is noted what was committed.
+pub(crate) const COMMITTED: &str = ".committed-";
+
 /// Tells the files of one sink of one job from those of all others that write to the same folder: 16
 /// hexadecimal digits.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,12 +40,12 @@ impl SinkTag {
 
     /// Where parts are written and wait for their commit.
     pub fn staging_folder(&self) -> String {
-        format!(".staging-{}", self.0)
+        format!("{STAGING}{}", self.0)
     }
 
     /// Where it is noted what was committed.
     pub fn committed_folder(&self) -> String {
-        format!(".committed-{}", self.0)
+        format!("{COMMITTED}{}", self.0)
     }
 
     /// What the names of this sink's parts begin with.

@@ -11,7 +11,7 @@ use stillstream_types::file_access::FileAccess;
 use stillstream_types::{CheckpointId, Result};
 
 use super::committed::Committed;
-use super::names::{Part, SinkTag, Staged};
+use super::names::{COMMITTED, Part, STAGING, SinkTag, Staged};
 use super::rename::rename_new;
 use super::staged_file::{StagedFile, sync_folder};
 use super::{Encode, FileSink};
@@ -30,6 +30,9 @@ pub struct CommittableFile {
 #[data(crate = stillstream_state)]
 pub struct FileCommittable {
     files: Vec<CommittableFile>,
+    /// The sink's folder when they were written, as an absolute path; empty if it was written before releases
+    /// kept it. A job that goes on with another folder commits what was written to this one where it lies.
+    folder: String,
 }
 
 pub(crate) struct FileWriter<T> {
@@ -182,6 +185,7 @@ pub(crate) struct FileCommitter {
     folder: PathBuf,
     /// The staging folder's name.
     staging: String,
+    access: FileAccess,
     /// `None` in a job without checkpoints, which commits once and never again.
     committed: Option<Committed>,
 }
@@ -191,50 +195,87 @@ impl FileCommitter {
         let (folder, tag) = (sink.folder.clone(), SinkTag::new(context.job, context.operator));
         let marks = folder.join(tag.committed_folder());
         let committed = context.checkpointing.then(|| Committed::new(marks, context.file_access));
-        Self { folder, staging: tag.staging_folder(), committed }
+        Self { folder, staging: tag.staging_folder(), access: context.file_access, committed }
     }
 
-    fn commit_file(&mut self, file: &CommittableFile) -> Result<(), ConnectorError> {
-        let (staged, target) = (self.folder.join(&file.staged), self.folder.join(&file.target));
+    /// Commits a file that waits in this folder, or sees that it was committed there. `false`: it is not, and
+    /// was not, there.
+    fn commit_file(&mut self, folder: &Path, file: &CommittableFile) -> Result<bool, ConnectorError> {
+        let (staged, target) = (folder.join(&file.staged), folder.join(&file.target));
+        let mut elsewhere;
+        let marks = match folder == self.folder {
+            true => self.committed.as_mut(),
+            false => {
+                let name = file.staged.split_once('/').and_then(|(staging, _)| staging.strip_prefix(STAGING));
+                let folder = folder.join(format!("{COMMITTED}{}", name.unwrap_or_default()));
+                elsewhere = Committed::new(folder, self.access);
+                Some(&mut elsewhere)
+            }
+        };
         if exists(&staged)? {
-            if let (Some(committed), Some((part, checkpoint))) = (&mut self.committed, file.prepared_for()) {
+            if let (Some(committed), Some((part, checkpoint))) = (marks, file.prepared_for()) {
                 committed.note(part, checkpoint)?;
             }
             return match rename_new(&staged, &target) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     Err(ConnectorError::TargetTaken { staged, target })
                 }
-                renamed => renamed.map_err(ConnectorError::write(&target)),
+                renamed => renamed.map(|()| true).map_err(ConnectorError::write(&target)),
             };
         }
         if exists(&target)? {
-            return Ok(()); // committed before
+            return Ok(true); // committed before
         }
         // its reader may have taken it away
-        if let (Some(committed), Some((part, checkpoint))) = (&self.committed, file.prepared_for())
-            && committed.knows(part, checkpoint)?
-        {
-            return Ok(());
+        match (marks, file.prepared_for()) {
+            (Some(committed), Some((part, checkpoint))) => committed.knows(part, checkpoint),
+            _ => Ok(false),
         }
-        Err(ConnectorError::StagedFileLost { staged, target })
     }
 
     fn commit(&mut self, committable: &FileCommittable) -> Result<(), ConnectorError> {
-        committable.files.iter().try_for_each(|file| self.commit_file(file))?;
-        sync_folder(&self.folder)?;
-        // the staging folder goes when nothing is in it; this fails while it holds files
-        let _ = fs::remove_dir(self.folder.join(&self.staging));
+        let own = self.folder.clone();
+        let before = Path::new(&committable.folder);
+        let moved = !committable.folder.is_empty() && absolute(&own) != before;
+        let mut used_before = false;
         for file in &committable.files {
-            // of another job, from whose checkpoint this one began
+            if self.commit_file(&own, file)? {
+                continue;
+            }
+            // the job goes on with another folder: what was written before it did lies in the old one
+            if !moved || !self.commit_file(before, file)? {
+                let folder = if moved { before } else { &own };
+                let (staged, target) = (folder.join(&file.staged), folder.join(&file.target));
+                return Err(ConnectorError::StagedFileLost { staged, target });
+            }
+            used_before = true;
+        }
+        sync_folder(&own)?;
+        if used_before {
+            sync_folder(before)?;
+        }
+        // the staging folder goes when nothing is in it; this fails while it holds files
+        let _ = fs::remove_dir(own.join(&self.staging));
+        for file in &committable.files {
+            // of another job, from whose checkpoint this one began, or in the folder that it had before
             match file.staged.split_once('/') {
+                Some((staging, _)) if used_before => {
+                    let _ = fs::remove_dir(before.join(staging));
+                }
                 Some((staging, _)) if staging != self.staging => {
-                    let _ = fs::remove_dir(self.folder.join(staging)); // fails while files are in it
+                    let _ = fs::remove_dir(own.join(staging)); // fails while files are in it
                 }
                 _ => {}
             }
         }
         Ok(())
     }
+}
+
+/// The folder as later runs of the job find it, wherever they are started. Empty for a name that is no text:
+/// then only a run with the same folder finds what was written.
+fn absolute(folder: &Path) -> PathBuf {
+    std::path::absolute(folder).unwrap_or_default()
 }
 
 impl Committer<FileCommittable> for FileCommitter {
@@ -258,7 +299,8 @@ impl<T: Data> SinkWriter<T, FileCommittable> for FileWriter<T> {
             staged: format!("{}/{}", self.staging, file.part.pre_committed(checkpoint.0)),
             target: file.part.committed(&self.tag, &self.extension),
         });
-        let committable = FileCommittable { files: files.collect() };
+        let folder = absolute(&self.folder).to_str().unwrap_or_default().to_owned();
+        let committable = FileCommittable { files: files.collect(), folder };
         let staging = self.staging();
         // flush, fsync and rename are the asynchronous part: a full disk declines the checkpoint and not the
         // job

@@ -2,7 +2,8 @@
 
 use stillstream_types::{CheckpointId, CheckpointKind, ErrorKind, SubtaskId};
 
-use super::{Abandoned, CheckpointCoordinator, Pending, Phase, REMEMBERED};
+use super::CheckpointCoordinator;
+use super::in_progress::{Abandoned, Pending, Phase};
 use crate::checkpoint::command::Command;
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason, Verdict};
 use crate::checkpoint::pending::{Acknowledged, Files};
@@ -20,7 +21,7 @@ impl CheckpointCoordinator {
             return;
         }
         self.register.withdraw(id);
-        let Some((files, phase)) = self.pending.get(&id).map(|p| (p.checkpoint.files(), p.phase)) else {
+        let Some((files, phase)) = self.in_progress.get(id).map(|p| (p.checkpoint.files(), p.phase())) else {
             return;
         };
         if let (Files::Savepoint(location), Phase::Registering) = (&files, phase) {
@@ -31,14 +32,14 @@ impl CheckpointCoordinator {
         let mut shared = self.shared.abort(id);
         if phase == Phase::WritingMetadata {
             let (files, shared) = (files.clone(), std::mem::take(&mut shared));
-            self.abandoned_writes.insert(id, Abandoned { files, shared });
+            self.in_progress.abandon_write(id, Abandoned { files, shared });
         }
         self.give_up(id, reason, message, Some(files.clone()));
         if phase != Phase::WritingMetadata {
             self.discard_all(id, &files, shared);
         }
         // a task that declined, or that is late, may have written more than it said
-        self.sweep_wanted = true;
+        self.shared.want_sweep();
         let released = self.released();
         self.discard_shared(released);
     }
@@ -50,25 +51,25 @@ impl CheckpointCoordinator {
 
     /// Aborts a checkpoint. `deleted` are its files, if late ones of them are to be deleted.
     fn give_up(&mut self, id: CheckpointId, reason: FailureReason, message: &str, deleted: Option<Files>) {
-        let Some(pending) = self.pending.remove(&id) else { return };
+        let Some(pending) = self.in_progress.take(id) else { return };
         let summary = self.summary(&pending, CheckpointStatus::Failed(format!("{message} ({reason})")));
         match reason {
             // nobody was slow: the attempt ended under it, and the end has its own line
             FailureReason::JobFailoverRegion | FailureReason::CheckpointCoordinatorShutdown => {
-                self.info(format!("{} was given up: {message}", pending.checkpoint.label()));
+                self.commands.info(format!("{} was given up: {message}", pending.checkpoint.label()));
             }
-            _ => self.warn(explain(&summary)),
+            _ => self.commands.warn(explain(&summary)),
         }
         self.statistics.on_ended(summary);
-        self.remember(id, deleted);
-        let generation = pending.generation;
-        if self.attempt_of(generation).is_some() {
-            self.tell(generation, Control::Aborted { id });
+        self.in_progress.remember(id, deleted);
+        let generation = pending.generation();
+        if self.attempts.of(generation).is_some() {
+            self.commands.tell(generation, Control::Aborted { id });
         }
         let message = format!("{} failed: {message}", pending.checkpoint.label());
         if let Some(request) = pending.checkpoint.request {
             let result = Err(CheckpointFailure::new(reason, message.clone()));
-            self.out.push(Command::Reply { request, result });
+            self.commands.reply(request, result);
         }
         match pending.checkpoint.kind {
             _ if pending.checkpoint.last => self.last_failed(id, reason, &message),
@@ -83,17 +84,9 @@ impl CheckpointCoordinator {
         }
     }
 
-    /// Remembers what becomes of an acknowledgement that comes too late.
-    pub(super) fn remember(&mut self, id: CheckpointId, deleted: Option<Files>) {
-        self.remembered.push_back((id, deleted));
-        if self.remembered.len() > REMEMBERED {
-            self.remembered.pop_front();
-        }
-    }
-
     /// Counts a failure, and fails the job if it was one too many.
     pub(super) fn count_failure(&mut self, id: CheckpointId, reason: FailureReason, message: &str) {
-        if self.attempt.is_none() {
+        if self.attempts.running().is_none() {
             return;
         }
         if let Verdict::Exceeded(count) = self.failures.on_failure(id, reason) {
@@ -102,37 +95,31 @@ impl CheckpointCoordinator {
                  execution.checkpointing.tolerable-failed-checkpoints allows {}",
                 self.config.tolerable_failed_checkpoints
             );
-            self.out.push(Command::FailJob { kind: ErrorKind::Checkpoint, message });
+            self.commands.push(Command::FailJob { kind: ErrorKind::Checkpoint, message });
         }
     }
 
     /// Aborts whatever can still be aborted, and refuses what waits.
     pub(super) fn abort_all(&mut self, reason: FailureReason, message: &str) {
         self.abandon_start(reason, message);
-        for id in self.pending.keys().copied().collect::<Vec<_>>() {
+        for id in self.in_progress.ids() {
             self.fail_checkpoint(id, reason, message);
         }
-        for request in self.queue.drain() {
+        for request in self.requests.drain() {
             self.refuse(request, reason, message);
         }
     }
 
     /// Aborts what is older than the timeout.
     pub(super) fn expire(&mut self) {
-        let timeout = self.config.timeout;
-        if self.starting.as_ref().is_some_and(|starting| self.now >= starting.since + timeout) {
+        let (now, timeout) = (self.clock.now(), self.config.timeout);
+        if self.requests.start_is_overdue(now, timeout) {
             let message =
                 format!("storage did not answer within {timeout:?} (execution.checkpointing.timeout)");
             self.abandon_start(FailureReason::IoException, &message);
         }
-        let expired: Vec<CheckpointId> = self
-            .pending
-            .iter()
-            .filter(|(_, pending)| self.now >= pending.checkpoint.triggered_at + timeout)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in expired {
-            let Some(pending) = self.pending.get(&id) else { continue };
+        for id in self.in_progress.expired(now, timeout) {
+            let Some(pending) = self.in_progress.get(id) else { continue };
             let missing = pending.checkpoint.missing().len();
             let what = match missing {
                 0 => "its metadata or the register was not written".to_owned(),
@@ -148,14 +135,14 @@ impl CheckpointCoordinator {
     /// A write of the register has been open for too long. Its outcome is not known, so no file is touched.
     pub(super) fn on_register_overdue(&mut self) {
         let timeout = self.config.timeout;
-        let Some(purpose) = self.register.overdue(self.now, timeout) else { return };
+        let Some(purpose) = self.register.overdue(self.clock.now(), timeout) else { return };
         let text = format!("the job's register has not answered for {timeout:?}");
         match purpose {
             Purpose::Complete(new) => {
                 let message = format!(
                     "{new}: {text}; it is not known whether it is completed, its files are left in place"
                 );
-                self.warn(message.clone());
+                self.commands.warn(message.clone());
                 match self.stop.as_ref().is_some_and(|stop| stop.is_last(new.id)) {
                     true => self.stop_failed(FailureReason::CheckpointExpired, &message),
                     false => self.count_failure(new.id, FailureReason::CheckpointExpired, &message),
@@ -163,23 +150,23 @@ impl CheckpointCoordinator {
             }
             Purpose::Claim => {
                 let message = format!("{text}, so no attempt can begin");
-                self.out.push(Command::FailJob { kind: ErrorKind::Storage, message });
+                self.commands.push(Command::FailJob { kind: ErrorKind::Storage, message });
             }
-            Purpose::Reserve => self.warn(text),
+            Purpose::Reserve => self.commands.warn(text),
             // it has a deadline of its own
             Purpose::End(_) => {}
         }
     }
 
     fn missing_names(&self, pending: &Pending) -> Vec<(SubtaskId, String)> {
-        let attempt = self.attempt_of(pending.generation);
+        let attempt = self.attempts.of(pending.generation());
         let name = |id| attempt.map_or_else(|| "task".to_owned(), |attempt| attempt.name(id).to_owned());
         pending.checkpoint.missing().take(10).map(|id| (id, name(id))).collect()
     }
 
     pub(super) fn summary(&self, pending: &Pending, status: CheckpointStatus) -> CheckpointSummary {
         let checkpoint = &pending.checkpoint;
-        let attempt = self.attempt_of(pending.generation);
+        let attempt = self.attempts.of(pending.generation());
         let detail = |(subtask, part): (&SubtaskId, &Acknowledged)| SubtaskStatistics {
             subtask: *subtask,
             after: part.at.saturating_sub(checkpoint.triggered_at),
@@ -197,7 +184,7 @@ impl CheckpointCoordinator {
             kind: checkpoint.kind,
             status,
             triggered_at: checkpoint.triggered_at,
-            duration: self.now.saturating_sub(checkpoint.triggered_at),
+            duration: self.clock.now().saturating_sub(checkpoint.triggered_at),
             size_bytes: checkpoint.size_bytes(),
             acknowledged: checkpoint.acknowledged().len(),
             subtasks: checkpoint.subtasks(),

@@ -1,11 +1,10 @@
 //! Attempts: the register is claimed, the attempt begins, runs, and stops.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use stillstream_types::{CheckpointId, Generation, JobOutcome, RegisterRecord, SubtaskId};
+use stillstream_types::{Generation, RegisterRecord, SubtaskId};
 
-use super::{CheckpointCoordinator, Closing, ID_RESERVE};
+use super::CheckpointCoordinator;
 use crate::checkpoint::cleaner;
 use crate::checkpoint::command::Command;
 use crate::checkpoint::failure::FailureReason;
@@ -17,16 +16,20 @@ use crate::plan::TaskInfo;
 /// The attempt that runs.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
-    pub(super) generation: Generation,
+    generation: Generation,
     tasks: Vec<TaskInfo>,
     index: BTreeMap<SubtaskId, usize>,
-    pub(super) ended_sources: BTreeSet<SubtaskId>,
+    ended_sources: BTreeSet<SubtaskId>,
 }
 
 impl Attempt {
     fn new(generation: Generation, tasks: Vec<TaskInfo>) -> Self {
         let index = tasks.iter().enumerate().map(|(at, task)| (task.id, at)).collect();
         Self { generation, tasks, index, ended_sources: BTreeSet::new() }
+    }
+
+    pub(super) fn generation(&self) -> Generation {
+        self.generation
     }
 
     pub(super) fn subtasks(&self) -> impl ExactSizeIterator<Item = SubtaskId> {
@@ -50,112 +53,140 @@ impl Attempt {
         format!("{} ({subtask})", self.name(subtask))
     }
 
-    pub(super) fn all_sources_ended(&self) -> bool {
+    fn all_sources_ended(&self) -> bool {
         let mut sources = self.tasks.iter().filter(|task| task.is_source).peekable();
         sources.peek().is_some() && sources.all(|source| self.ended_sources.contains(&source.id))
     }
 }
 
-impl CheckpointCoordinator {
-    pub(super) fn on_attempt_requested(&mut self) {
-        if let Closing::Ending { outcome, .. } = self.closing {
-            self.warn(format!("no attempt is begun: the job is being recorded as {outcome:?}"));
-            return;
-        }
-        if let Some(generation) = self.attempt.as_ref().map(|attempt| attempt.generation) {
-            self.on_attempt_stopped(generation, "another attempt was requested", true);
-        }
-        self.attempt_wanted = true;
-        if !self.register.has(|purpose| *purpose == Purpose::Claim) {
-            self.register.push(Purpose::Claim, self.now);
-        }
-        self.register.renew_claim(self.now);
+/// The claims of this coordinator, and the attempt that it makes under the last of them.
+///
+/// Invariant: an attempt runs only under the generation that is claimed, and none begins while another claim
+/// is wanted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Attempts {
+    // the generation under which this coordinator may write
+    claimed: Option<Generation>,
+    // an attempt begins when the register is claimed for it
+    wanted: bool,
+    running: Option<Attempt>,
+}
+
+impl Attempts {
+    /// Whether this coordinator has ever claimed the register.
+    pub(super) fn has_claim(&self) -> bool {
+        self.claimed.is_some()
     }
 
-    /// The record of a claim: one generation higher, with fresh ids behind everything that was ever reserved.
+    /// Whether this record is one of the present claim.
+    pub(super) fn owns(&self, record: &RegisterRecord) -> bool {
+        self.claimed == Some(record.generation)
+    }
+
+    pub(super) fn running(&self) -> Option<&Attempt> {
+        self.running.as_ref()
+    }
+
+    /// The attempt, if it is this one.
+    pub(super) fn of(&self, generation: Generation) -> Option<&Attempt> {
+        self.running().filter(|attempt| attempt.generation == generation)
+    }
+
+    /// A source of this attempt has ended. Returns whether all have by now; `None` if it is another attempt.
+    pub(super) fn source_ended(&mut self, generation: Generation, source: SubtaskId) -> Option<bool> {
+        let attempt = self.running.as_mut().filter(|attempt| attempt.generation == generation)?;
+        attempt.ended_sources.insert(source);
+        Some(attempt.all_sources_ended())
+    }
+
+    /// No attempt runs, and none begins.
+    pub(super) fn end(&mut self) {
+        (self.running, self.wanted) = (None, false);
+    }
+
+    /// The register is claimed. Returns the generation if an attempt is to begin under it.
+    fn on_claimed(&mut self, generation: Option<Generation>) -> Option<Generation> {
+        self.claimed = generation;
+        generation.filter(|_| std::mem::take(&mut self.wanted))
+    }
+
+    /// Whether an attempt of this generation may run. While a new claim is under way no id may be taken: the
+    /// claim decides where its ids begin.
+    fn may_run(&self, generation: Generation) -> bool {
+        self.claimed == Some(generation) && !self.wanted
+    }
+}
+
+impl CheckpointCoordinator {
+    pub(super) fn on_attempt_requested(&mut self) {
+        if let Some(outcome) = self.end.ending() {
+            self.commands.warn(format!("no attempt is begun: the job is being recorded as {outcome:?}"));
+            return;
+        }
+        if let Some(generation) = self.attempts.running().map(Attempt::generation) {
+            self.on_attempt_stopped(generation, "another attempt was requested", true);
+        }
+        self.attempts.wanted = true;
+        let now = self.clock.now();
+        if !self.register.has(|purpose| *purpose == Purpose::Claim) {
+            self.register.push(Purpose::Claim, now);
+        }
+        self.register.renew_claim(now);
+    }
+
+    /// The record of the next claim.
     pub(super) fn claim_record(&mut self) -> RegisterRecord {
-        let Some(old) = self.register.durable() else {
-            self.first_own = self.used.next();
-            return RegisterRecord {
-                job: self.job,
-                job_name: self.job_name.clone(),
-                generation: Generation(1),
-                outcome: JobOutcome::Running,
-                last_checkpoint_id: CheckpointId(self.used.0 + ID_RESERVE),
-                completed: Vec::new(),
-                retained: Vec::new(),
-                ended: None,
-                began: None,
-            };
-        };
-        if self.claimed != Some(old.generation) {
-            // somebody else may have used whatever was reserved
-            self.used = self.used.max(old.last_checkpoint_id);
-        }
-        self.first_own = self.used.next();
-        let mut record = old.clone();
-        record.generation = Generation(old.generation.0 + 1);
-        record.last_checkpoint_id = record.last_checkpoint_id.max(CheckpointId(self.used.0 + ID_RESERVE));
-        if matches!(record.outcome, JobOutcome::Finished | JobOutcome::Cancelled | JobOutcome::Stopped) {
-            // a new run begins afresh; what the last one left belongs to a person
-            record.retained.append(&mut record.completed);
-        }
-        (record.outcome, record.ended) = (JobOutcome::Running, None);
-        record
+        let durable = self.register.durable();
+        // somebody else may have used whatever was reserved
+        let foreign = durable.filter(|record| !self.attempts.owns(record));
+        self.ids.begin_claim(foreign.map(|record| record.last_checkpoint_id));
+        self.job.claim(durable, &self.ids)
     }
 
     pub(super) fn on_claimed(&mut self) {
-        self.claimed = self.register.durable().map(|record| record.generation);
-        let (Some(generation), true) = (self.claimed, self.attempt_wanted) else { return };
-        self.attempt_wanted = false;
+        let claimed = self.register.durable().map(|record| record.generation);
+        let Some(generation) = self.attempts.on_claimed(claimed) else { return };
         let restore_from = self.latest_completed().cloned();
         self.statistics.counts.restored += u64::from(restore_from.is_some());
-        let at_ms = self.wall_ms;
+        let at_ms = self.clock.wall_ms();
         self.statistics.last_restored =
             restore_from.clone().map(|checkpoint| RestoredSummary { checkpoint, at_ms });
-        self.out.push(Command::BeginAttempt { generation, restore_from });
-        self.call(StorageCall::ListDirectories);
+        self.commands.push(Command::BeginAttempt { generation, restore_from });
+        self.commands.call(StorageCall::ListDirectories);
         self.read_references();
     }
 
     pub(super) fn on_directories_listed(&mut self, names: &[String]) {
-        if self.claimed.is_none() {
+        if !self.attempts.has_claim() {
             return;
         }
-        for (id, path) in cleaner::orphans(names, self.first_own, self.register.named()) {
-            if !self.pending.contains_key(&id) && !self.cleaner.is_deleting(&path) {
-                self.info(format!("{path} was left behind by an earlier attempt and is deleted"));
+        for (id, path) in cleaner::orphans(names, self.ids.first_own(), self.register.named()) {
+            if !self.in_progress.contains(id) && !self.cleaner.is_deleting(&path) {
+                self.commands.info(format!("{path} was left behind by an earlier attempt and is deleted"));
                 self.discard_directory(id, &path, Vec::new());
             }
         }
     }
 
     pub(super) fn on_attempt_started(&mut self, generation: Generation, tasks: Vec<TaskInfo>) {
-        // while a new claim is under way no id may be taken: the claim decides where its ids begin
-        if self.claimed != Some(generation)
-            || self.attempt_wanted
-            || matches!(self.closing, Closing::Ending { .. })
-        {
-            self.warn(format!("generation {generation} is not the present one: its start is ignored"));
-            return;
+        if !self.attempts.may_run(generation) || self.end.ending().is_some() {
+            let text = format!("generation {generation} is not the present one: its start is ignored");
+            return self.commands.warn(text);
         }
-        self.attempt = Some(Attempt::new(generation, tasks));
-        self.closing = Closing::Open;
-        // Flink's: at random between the pause and the interval
-        let pause = self.config.min_pause;
-        let first = |period: Duration| pause + period.saturating_sub(pause).mul_f64(self.first_delay);
-        self.next_periodic = self.config.period().map(|period| self.now + first(period));
+        self.attempts.running = Some(Attempt::new(generation, tasks));
+        self.end.reopen();
+        self.requests.start_timer(self.clock.now(), &self.config);
     }
 
     pub(super) fn on_attempt_stopped(&mut self, generation: Generation, reason: &str, restarts: bool) {
-        if self.attempt_of(generation).is_none() {
+        if self.attempts.of(generation).is_none() {
             return;
         }
-        self.attempt = None;
-        self.next_periodic = None;
-        if !matches!(self.closing, Closing::Ending { .. }) {
+        self.attempts.running = None;
+        self.requests.stop_timer();
+        if self.end.ending().is_none() {
             self.stop_lost(reason, restarts);
-            self.closing = Closing::Open;
+            self.end.reopen();
         }
         self.abort_all(FailureReason::JobFailoverRegion, &format!("the attempt ended: {reason}"));
     }

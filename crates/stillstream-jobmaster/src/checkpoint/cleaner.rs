@@ -2,17 +2,17 @@
 //!
 //! Four rules, each of which fails closed:
 //!
-//! 1. Nothing that a register record names, or a record that is being written would name, is deleted: callers pass all of
-//!    them as `named`.
-//! 2. Single files are deleted only below the directory of the checkpoint that they were reported for. Ids are never
-//!    used twice, so such a directory belongs to that checkpoint alone. About files below `shared/` the registry decides
-//!    (see [`shared_files`](crate::checkpoint::shared_files)).
+//! 1. Nothing that a register record names, or a record that is being written would name, is deleted: callers
+//!    pass all of them as `named`.
+//! 2. Single files are deleted only below the directory of the checkpoint that they were reported for. Ids
+//!    are never used twice, so such a directory belongs to that checkpoint alone. About files below `shared/`
+//!    the registry decides (see [`shared_files`](crate::checkpoint::shared_files)).
 //! 3. A savepoint belongs to a person. Only one that failed is deleted, as a whole, by its own call.
-//! 4. Leftovers of a crash are recognised by name (`chk-<n>`) and an id below the first one of the present claim; anything else
-//!    in the directory is left alone.
+//! 4. Leftovers of a crash are recognised by name (`chk-<n>`) and an id below the first one of the present
+//!    claim; anything else in the directory is left alone.
 //!
-//! Deletions are counted, so that slow ones hold back new checkpoints, but only for a while: one that hangs is
-//! overdue and holds back nothing.
+//! Deletions are counted, so that slow ones hold back new checkpoints, but only for a while: one that hangs
+//! is overdue and holds back nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use stillstream_types::{CheckpointId, CompletedRef, StreamHandle, TaskSnapshot, 
 
 use crate::checkpoint::storage::{DiscardId, DiscardTarget, StorageCall};
 
-/// Which of the listed names a crash left behind: directories of checkpoints with an id below `first_own` that nothing names.
+/// Which of the listed names a crash left behind: directories of checkpoints with an id below `first_own`
+/// that nothing names.
 pub fn orphans<'a>(
     names: &[String],
     first_own: CheckpointId,
@@ -87,8 +88,8 @@ impl Cleaner {
         Self { patience, next: 0, running: BTreeMap::new() }
     }
 
-    /// Deletes the directory of one checkpoint, and then `shared`: files that the registry has given back with it. `named` is
-    /// everything that any register record names.
+    /// Deletes the directory of one checkpoint, and then `shared`: files that the registry has given back
+    /// with it. `named` is everything that any register record names.
     pub fn discard_directory<'a>(
         &mut self,
         id: CheckpointId,
@@ -132,8 +133,8 @@ impl Cleaner {
         Some(self.start(DiscardTarget::Files(paths), label, false, now))
     }
 
-    /// Deletes the files that a snapshot names in its checkpoint's own directory, and which did not become part of it; `None`
-    /// if it names none there.
+    /// Deletes the files that a snapshot names in its checkpoint's own directory, and which did not become
+    /// part of it; `None` if it names none there.
     pub fn discard_snapshot<'a>(
         &mut self,
         id: CheckpointId,
@@ -167,7 +168,8 @@ impl Cleaner {
         self.running.remove(&discard).map(|running| running.path)
     }
 
-    /// How many deletions of whole checkpoints are under way and not overdue: these hold back new checkpoints.
+    /// How many deletions of whole checkpoints are under way and not overdue: these hold back new
+    /// checkpoints.
     pub fn holding_back(&self, now: Duration) -> usize {
         self.running.values().filter(|r| r.holds_back && now < r.since + self.patience).count()
     }

@@ -16,7 +16,8 @@ pub struct CheckpointReport {
     pub id: CheckpointId,
     /// What it is.
     pub kind: CheckpointKind,
-    /// Its directory: of a savepoint its location, otherwise relative to that of the job, and from the root (as `--from` takes it) where a client of a job gets it.
+    /// Its directory: of a savepoint its location, otherwise relative to that of the job, and from the root
+    /// (as `--from` takes it) where a client of a job gets it.
     pub path: String,
     /// Bytes of state.
     pub size_bytes: u64,
@@ -24,8 +25,9 @@ pub struct CheckpointReport {
     pub duration: Duration,
 }
 
-/// What is to be done. Commands of one answer are started in their order; what must be durable before a command may
-/// run is already durable when the command is given, so that nobody has to wait for one before the next is started.
+/// What is to be done. Commands of one answer are started in their order; what must be durable before a
+/// command may run is already durable when the command is given, so that nobody has to wait for one before
+/// the next is started.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Command {
     /// Call storage. The answer is an [`Event::Storage`](super::event::Event::Storage).
@@ -58,7 +60,8 @@ pub enum Command {
         /// What, where, and what to do.
         message: String,
     },
-    /// The stop of the job has failed after its tasks had heard of it: begin the attempt anew, at once, and not as a task's fault.
+    /// The stop of the job has failed after its tasks had heard of it: begin the attempt anew, at once, and
+    /// not as a task's fault.
     RestartAttempt {
         /// Why.
         message: String,
@@ -68,9 +71,9 @@ pub enum Command {
         /// Finished, stopped, suspended, cancelled or failed.
         outcome: JobOutcome,
     },
-    /// The outcome could not be recorded in its time, or cannot be at all: the job ends with it all the same, and nothing
-    /// else is tried. What the register says instead, and what the next start makes of that, is in the message. No command
-    /// follows.
+    /// The outcome could not be recorded in its time, or cannot be at all: the job ends with it all the same,
+    /// and nothing else is tried. What the register says instead, and what the next start makes of that, is
+    /// in the message. No command follows.
     EndUnrecorded {
         /// Finished, stopped, suspended, cancelled or failed.
         outcome: JobOutcome,
@@ -82,7 +85,8 @@ pub enum Command {
         /// The owner.
         owner: Generation,
     },
-    /// Send a [`Tick`](super::event::Event::Tick) at this time (since the coordinator's zero). Replaces an earlier one.
+    /// Send a [`Tick`](super::event::Event::Tick) at this time (since the coordinator's zero). Replaces an
+    /// earlier one.
     WakeAt(Duration),
     /// For the log.
     Warn(String),

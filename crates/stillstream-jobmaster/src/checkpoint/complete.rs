@@ -1,15 +1,16 @@
-//! From the last acknowledgement to "complete": metadata, then register, then the announcement, then deletions.
+//! From the last acknowledgement to "complete": metadata, then register, then the announcement, then
+//! deletions.
 
 use std::collections::BTreeMap;
 
 use stillstream_types::{
     CheckpointId, CheckpointKind, CheckpointMetadata, CompletedRef, ErrorKind, Generation, OperatorId,
-    OperatorState, RegisterRecord,
+    OperatorState,
 };
 
-use super::{Abandoned, CheckpointCoordinator, Closing, ID_RESERVE, Pending, Phase, Stopped};
+use super::in_progress::{Abandoned, Pending, Phase};
+use super::{CheckpointCoordinator, records};
 use crate::checkpoint::command::{CheckpointReport, Command};
-use crate::checkpoint::completed;
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
 use crate::checkpoint::pending::Files;
 use crate::checkpoint::register::{Purpose, Settled};
@@ -20,25 +21,25 @@ use crate::message::Control;
 impl CheckpointCoordinator {
     /// All have acknowledged.
     pub(super) fn write_metadata(&mut self, id: CheckpointId) {
-        let Some(operators) = self.pending.get(&id).map(|pending| self.operators(pending)) else { return };
-        let Some(pending) = self.pending.get_mut(&id) else { return };
-        pending.phase = Phase::WritingMetadata;
+        let Some(operators) = self.in_progress.get(id).map(|pending| self.operators(pending)) else { return };
+        let Some(pending) = self.in_progress.get_mut(id) else { return };
+        pending.enter(Phase::WritingMetadata);
         let savepoint = pending.checkpoint.is_savepoint().then(|| pending.checkpoint.path.clone());
         let metadata = Box::new(CheckpointMetadata {
             id,
-            job: self.job,
-            job_name: self.job_name.clone(),
-            generation: pending.generation,
+            job: self.job.id(),
+            job_name: self.job.name().to_owned(),
+            generation: pending.generation(),
             kind: pending.checkpoint.kind,
             triggered_at_ms: pending.checkpoint.triggered_at_ms,
             operators,
         });
-        self.call(StorageCall::WriteMetadata { metadata, savepoint });
+        self.commands.call(StorageCall::WriteMetadata { metadata, savepoint });
     }
 
     /// The state of all operators that have any, in the plan's order.
     fn operators(&self, pending: &Pending) -> Vec<OperatorState> {
-        let tasks = self.attempt.iter().flat_map(|attempt| attempt.tasks());
+        let tasks = self.attempts.running().into_iter().flat_map(|attempt| attempt.tasks());
         let mut at: BTreeMap<OperatorId, usize> = BTreeMap::new();
         let mut operators: Vec<OperatorState> = Vec::new();
         for info in tasks.flat_map(|task| &task.operators) {
@@ -69,15 +70,16 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn on_metadata_written(&mut self, id: CheckpointId, outcome: WriteOutcome) {
-        if let Some(Abandoned { files, shared }) = self.abandoned_writes.remove(&id) {
+        if let Some(Abandoned { files, shared }) = self.in_progress.take_abandoned(id) {
             return match (files, outcome) {
-                (Files::Savepoint(location), WriteOutcome::Unknown(text)) => self.warn(format!(
+                (Files::Savepoint(location), WriteOutcome::Unknown(text)) => self.commands.warn(format!(
                     "savepoint {id} was given up, and it is not known whether {location}/_metadata was written ({text}): what                      is there is left in place"
                 )),
                 (files, _) => self.discard_all(id, &files, shared),
             };
         }
-        let Some(pending) = self.pending.get_mut(&id).filter(|p| p.phase == Phase::WritingMetadata) else {
+        let Some(pending) = self.in_progress.get_mut(id).filter(|p| p.phase() == Phase::WritingMetadata)
+        else {
             return;
         };
         let (path, last) = (pending.checkpoint.path.clone(), pending.checkpoint.last);
@@ -86,12 +88,12 @@ impl CheckpointCoordinator {
         match outcome {
             WriteOutcome::Written if is_savepoint && !last => self.announce(id),
             WriteOutcome::Written => {
-                pending.phase = Phase::Registering;
+                pending.enter(Phase::Registering);
                 let path = path.to_string();
-                self.register.push(Purpose::Complete(CompletedRef { id, path }), self.now);
+                self.register.push(Purpose::Complete(CompletedRef { id, path }), self.clock.now());
             }
             WriteOutcome::Failed(text) => {
-                pending.phase = Phase::Collecting;
+                pending.enter(Phase::Collecting);
                 self.fail_checkpoint(id, reason, &format!("{path}/_metadata could not be written: {text}"));
             }
             WriteOutcome::Unknown(text) if is_savepoint => {
@@ -103,9 +105,9 @@ impl CheckpointCoordinator {
                 self.fail_and_leave(id, reason, &message);
             }
             WriteOutcome::Unknown(text) => {
-                // the register does not name it and never will, so nobody will read it; if the file appears after the
-                // deletion, the next start removes it
-                pending.phase = Phase::Collecting;
+                // the register does not name it and never will, so nobody will read it; if the file appears
+                // after the deletion, the next start removes it
+                pending.enter(Phase::Collecting);
                 let message = format!("it is not known whether {path}/_metadata was written: {text}");
                 self.fail_checkpoint(id, reason, &message);
             }
@@ -115,16 +117,19 @@ impl CheckpointCoordinator {
     /// Starts the next write of the register, if none is under way.
     pub(super) fn write_register(&mut self) {
         while let Some((purpose, since)) = self.register.next() {
+            let durable = self.register.durable();
             let record = match &purpose {
                 Purpose::Claim => Some(self.claim_record()),
-                Purpose::Reserve => self.reserve_record(),
-                Purpose::Complete(new) => self.complete_record(new.clone()),
+                Purpose::Reserve => records::reserve(durable, &self.ids),
+                Purpose::Complete(new) => {
+                    records::complete(durable, &self.ids, new.clone(), self.config.num_retained)
+                }
                 Purpose::End(outcome) => Some(self.end_record(*outcome)),
             };
             match (record, purpose) {
                 (Some(record), purpose) => {
                     let command = self.register.begin(purpose, since, record);
-                    self.call(command);
+                    self.commands.call(command);
                     return;
                 }
                 (None, Purpose::Complete(new)) => {
@@ -134,18 +139,6 @@ impl CheckpointCoordinator {
                 (None, _) => {}
             }
         }
-    }
-
-    fn reserve_record(&self) -> Option<RegisterRecord> {
-        let mut record = self.register.durable()?.clone();
-        record.last_checkpoint_id = record.last_checkpoint_id.max(CheckpointId(self.used.0 + ID_RESERVE));
-        Some(record)
-    }
-
-    fn complete_record(&self, new: CompletedRef) -> Option<RegisterRecord> {
-        let mut record = self.reserve_record()?;
-        record.completed = completed::add(&record.completed, new, self.config.num_retained)?;
-        Some(record)
     }
 
     pub(super) fn on_register_settled(&mut self, settled: Settled) {
@@ -172,8 +165,8 @@ impl CheckpointCoordinator {
                 self.abandon_start(FailureReason::IoException, &format!("no id could be reserved: {text}"));
             }
             Settled::Open(command, said) => {
-                self.out.extend(said.map(Command::Warn));
-                self.out.extend(command.map(Command::Storage));
+                self.commands.extend(said.map(Command::Warn));
+                self.commands.extend(command.map(Command::Storage));
             }
             Settled::Rebased => {}
             Settled::Fenced(owner) => self.step_down(owner),
@@ -188,19 +181,18 @@ impl CheckpointCoordinator {
                     reason,
                     format!("the job is not stopped: {why}"),
                 )));
-                self.out.push(match self.closing {
-                    Closing::Ending { outcome, .. } => {
-                        Command::EndUnrecorded { outcome, message: why.clone() }
-                    }
-                    _ => Command::FailJob { kind, message: why.clone() },
+                let message = why.clone();
+                self.commands.push(match self.end.ending() {
+                    Some(outcome) => Command::EndUnrecorded { outcome, message },
+                    None => Command::FailJob { kind, message },
                 });
-                self.stopped = Some(Stopped { kind, why });
+                self.decide_no_more(kind, why);
             }
         }
     }
 
-    /// Deletes checkpoints that the register names no longer, and with the last of them the shared files that nobody needs
-    /// any more. A savepoint stays where it is.
+    /// Deletes checkpoints that the register names no longer, and with the last of them the shared files that
+    /// nobody needs any more. A savepoint stays where it is.
     fn discard_dropped(&mut self, mut dropped: Vec<CompletedRef>) {
         dropped.retain(|old| !old.is_savepoint());
         let released = self.released();
@@ -213,27 +205,27 @@ impl CheckpointCoordinator {
 
     fn step_down(&mut self, owner: Generation) {
         let reason = FailureReason::CheckpointCoordinatorSuspend;
-        for (id, pending) in std::mem::take(&mut self.pending) {
+        for pending in self.in_progress.take_all() {
             if let Some(request) = pending.checkpoint.request {
+                let id = pending.checkpoint.id;
                 let message = format!("checkpoint {id} was given up: generation {owner} took the job over");
                 let result = Err(CheckpointFailure::new(reason, message));
-                self.out.push(Command::Reply { request, result });
+                self.commands.reply(request, result);
             }
         }
-        let waiting: Vec<_> = self.queue.drain().chain(self.starting.take().map(|s| s.request)).collect();
-        for request in waiting {
+        for request in self.requests.take_all() {
             self.refuse(request, reason, &format!("generation {owner} took the job over"));
         }
         let why = format!("generation {owner} took the job over");
         self.answer_stop(Err(CheckpointFailure::new(reason, format!("the job is not stopped here: {why}"))));
         // nothing follows this command
-        self.out.push(Command::StepDown { owner });
-        self.stopped = Some(Stopped { kind: ErrorKind::Fenced, why });
+        self.commands.push(Command::StepDown { owner });
+        self.decide_no_more(ErrorKind::Fenced, why);
     }
 
     /// The checkpoint is the truth (or the savepoint is whole): tell everybody whom it concerns.
     fn announce(&mut self, id: CheckpointId) {
-        let Some(pending) = self.pending.remove(&id) else { return };
+        let Some(pending) = self.in_progress.take(id) else { return };
         let summary = self.summary(&pending, CheckpointStatus::Completed);
         let (kind, last, path) = (pending.checkpoint.kind, pending.checkpoint.last, &pending.checkpoint.path);
         let report = CheckpointReport {
@@ -245,26 +237,21 @@ impl CheckpointCoordinator {
         };
         self.statistics.on_ended(summary);
         let commits = last || kind != CheckpointKind::Savepoint;
-        let generation = pending.generation;
-        if commits && self.attempt_of(generation).is_some() {
-            self.tell(generation, Control::Complete { id });
+        let generation = pending.generation();
+        if commits && self.attempts.of(generation).is_some() {
+            self.commands.tell(generation, Control::Complete { id });
         }
         if let Some(request) = pending.checkpoint.request {
-            self.out.push(Command::Reply { request, result: Ok(report.clone()) });
+            self.commands.reply(request, Ok(report.clone()));
         }
         if !commits {
-            // it leaves everything as it was; whoever acknowledges it once more must not have its files deleted
-            return self.remember(id, None);
+            // it leaves everything as it was; whoever acknowledges it once more must not have its files
+            // deleted
+            return self.in_progress.remember(id, None);
         }
         self.failures.on_success(id);
-        self.last_completed_at = Some(self.now);
-        let older: Vec<CheckpointId> = self
-            .pending
-            .range(..id)
-            .filter(|(_, pending)| pending.checkpoint.can_be_subsumed())
-            .map(|(older, _)| *older)
-            .collect();
-        for older in older {
+        self.requests.on_completed(self.clock.now());
+        for older in self.in_progress.subsumed_by(id) {
             let message = format!("checkpoint {id} completed first");
             self.fail_checkpoint(older, FailureReason::CheckpointSubsumed, &message);
         }

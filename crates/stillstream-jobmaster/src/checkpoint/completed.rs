@@ -1,12 +1,12 @@
 //! Which completed checkpoints are kept, and which a new one pushes out.
 //!
-//! A savepoint is among them only if a job was to stop with it. It pushes out nothing, and the next checkpoint takes its name
-//! out of the register: its files belong to a person.
+//! A savepoint is among them only if a job was to stop with it. It pushes out nothing, and the next
+//! checkpoint takes its name out of the register: its files belong to a person.
 
 use stillstream_types::CompletedRef;
 
-/// The store with one more checkpoint, of which `num_retained` are kept; `None` if the new one is older than all that are
-/// kept already, so that it would be dropped at once.
+/// The store with one more checkpoint, of which `num_retained` are kept; `None` if the new one is older than
+/// all that are kept already, so that it would be dropped at once.
 pub fn add(completed: &[CompletedRef], new: CompletedRef, num_retained: usize) -> Option<Vec<CompletedRef>> {
     let id = new.id;
     let mut all = completed.to_vec();

@@ -21,11 +21,13 @@ pub struct CheckpointConfig {
     pub mode: CheckpointingMode,
     /// `execution.checkpointing.timeout`: a checkpoint older than this is aborted.
     pub timeout: Duration,
-    /// `execution.checkpointing.min-pause`: quiet time after a completed checkpoint; raises the interval if larger.
+    /// `execution.checkpointing.min-pause`: quiet time after a completed checkpoint; raises the interval if
+    /// larger.
     pub min_pause: Duration,
     /// `execution.checkpointing.max-concurrent-checkpoints`
     pub max_concurrent: usize,
-    /// `execution.checkpointing.tolerable-failed-checkpoints`: so many counted failures in a row do not fail the job.
+    /// `execution.checkpointing.tolerable-failed-checkpoints`: so many counted failures in a row do not fail
+    /// the job.
     pub tolerable_failed_checkpoints: u32,
     /// `execution.checkpointing.num-retained`
     pub num_retained: usize,

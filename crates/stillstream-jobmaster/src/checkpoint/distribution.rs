@@ -1,5 +1,5 @@
-//! How a figure is spread over the checkpoints of a job: the least, the greatest and the mean of all, and quantiles of the
-//! newest hundred.
+//! How a figure is spread over the checkpoints of a job: the least, the greatest and the mean of all, and
+//! quantiles of the newest hundred.
 
 use std::collections::VecDeque;
 
@@ -59,7 +59,8 @@ impl Distribution {
         u64::try_from(mean).unwrap_or(u64::MAX)
     }
 
-    /// The least of the newest hundred values that this share of them does not exceed; `None` if there were none.
+    /// The least of the newest hundred values that this share of them does not exceed; `None` if there were
+    /// none.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let mut sorted: Vec<u64> = self.recent.iter().copied().collect();
         sorted.sort_unstable();

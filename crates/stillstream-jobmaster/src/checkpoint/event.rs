@@ -15,8 +15,8 @@ pub struct RequestId(pub u64);
 /// What happened.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
-    /// An attempt is wanted. Answered by [`Command::BeginAttempt`](super::command::Command::BeginAttempt) with its generation, once
-    /// the register belongs to that.
+    /// An attempt is wanted. Answered by [`Command::BeginAttempt`](super::command::Command::BeginAttempt)
+    /// with its generation, once the register belongs to that.
     AttemptRequested,
     /// All tasks of the attempt run.
     AttemptStarted {
@@ -41,7 +41,8 @@ pub enum Event {
         /// The source.
         subtask: SubtaskId,
     },
-    /// A task has committed everything up to `checkpoint`. Wanted after the final checkpoint, welcome at any time.
+    /// A task has committed everything up to `checkpoint`. Wanted after the final checkpoint, welcome at any
+    /// time.
     CommitConfirmed {
         /// Which attempt.
         generation: Generation,
@@ -108,12 +109,13 @@ pub enum Event {
         /// The figures.
         figures: JobFigures,
     },
-    /// The job ended otherwise than by [`Command::FinishJob`](super::command::Command::FinishJob): cancelled by a person, failed
-    /// for good, or suspended while nothing ran. The coordinator records it and applies the retention policy, then answers `FinishJob` with that outcome, or,
-    /// when the end of the input was being recorded already, with `Finished`. If neither can be recorded in
+    /// The job ended otherwise than by [`Command::FinishJob`](super::command::Command::FinishJob): cancelled
+    /// by a person, failed for good, or suspended while nothing ran. The coordinator records it and applies
+    /// the retention policy, then answers `FinishJob` with that outcome, or, when the end of the input was
+    /// being recorded already, with `Finished`. If neither can be recorded in
     /// [`CoordinatorSetup::end_timeout`](super::CoordinatorSetup::end_timeout), it answers
-    /// [`Command::EndUnrecorded`](super::command::Command::EndUnrecorded). One of these comes always, unless another generation took
-    /// over.
+    /// [`Command::EndUnrecorded`](super::command::Command::EndUnrecorded). One of these comes always, unless
+    /// another generation took over.
     JobEnded {
         /// [`JobOutcome::Cancelled`], [`JobOutcome::Failed`] or [`JobOutcome::Suspended`].
         outcome: JobOutcome,

@@ -90,8 +90,8 @@ pub enum Verdict {
 
 /// Counts failed checkpoints in a row (Flink's `CheckpointFailureManager`).
 ///
-/// One checkpoint counts once; a success with a higher id clears the count; failures of checkpoints older than the last
-/// success are ignored.
+/// One checkpoint counts once; a success with a higher id clears the count; failures of checkpoints older
+/// than the last success are ignored.
 #[derive(Clone, Debug)]
 pub struct FailureCounter {
     tolerable: u32,

@@ -9,8 +9,8 @@ use stillstream_types::{CheckpointId, CheckpointKind, SubtaskId, TaskSnapshot};
 use crate::checkpoint::event::RequestId;
 use crate::message::AckMetrics;
 
-/// The answer to an acknowledgement (Flink's `TaskAcknowledgeResult`). A snapshot that is handed back is not part of the
-/// checkpoint: its files have to be deleted.
+/// The answer to an acknowledgement (Flink's `TaskAcknowledgeResult`). A snapshot that is handed back is not
+/// part of the checkpoint: its files have to be deleted.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AckOutcome {
     /// Taken. `last` says whether it was the last missing one.
@@ -18,8 +18,8 @@ pub enum AckOutcome {
         /// Whether all have acknowledged now.
         last: bool,
     },
-    /// The subtask had acknowledged before: its first snapshot stays, and nothing is deleted (both may name the same
-    /// files).
+    /// The subtask had acknowledged before: its first snapshot stays, and nothing is deleted (both may name
+    /// the same files).
     Duplicate,
     /// The subtask takes no part in this checkpoint.
     Unknown(TaskSnapshot),

@@ -1,7 +1,7 @@
 //! The one record that says which checkpoints are the truth, as the coordinator sees it.
 //!
-//! At most one write is under way. A write whose outcome is not known is settled by reading, before anything else is
-//! written: until then every checkpoint that it would name counts as named.
+//! At most one write is under way. A write whose outcome is not known is settled by reading, before anything
+//! else is written: until then every checkpoint that it would name counts as named.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -44,7 +44,8 @@ struct Current {
     since: Duration,
     step: Step,
     late_said: bool,
-    // an earlier write of this very record may have happened, or may still: then no later failure is determinate
+    // an earlier write of this very record may have happened, or may still: then no later failure is
+    // determinate
     uncertain: bool,
     // why it is tried again, and when that was last said
     trouble: Option<(String, Duration)>,
@@ -111,7 +112,8 @@ impl Register {
         self.queue.iter().map(|(p, _)| p).chain(self.current.iter().map(|c| &c.purpose)).any(wanted)
     }
 
-    /// Takes out a checkpoint that waits for its turn; false if its write is under way (or it is not here at all).
+    /// Takes out a checkpoint that waits for its turn; false if its write is under way (or it is not here at
+    /// all).
     pub(crate) fn withdraw(&mut self, id: CheckpointId) -> bool {
         let before = self.queue.len();
         self.queue.retain(|(purpose, _)| !matches!(purpose, Purpose::Complete(c) if c.id == id));
@@ -250,7 +252,8 @@ impl Register {
             return self.written();
         }
         if found == self.durable {
-            // It has not happened, but it still may: writing the very same record again makes both ends the same.
+            // It has not happened, but it still may: writing the very same record again makes both ends the
+            // same.
             let current = current.clone();
             return Settled::Open(Some(self.write(current)), None);
         }
@@ -263,17 +266,18 @@ impl Register {
             return Settled::Fenced(found.generation);
         }
         if is_claim {
-            // Either the former leader wrote once more before this claim, or the record is equal to what this claim writes:
-            // then nobody can tell whose it is, for another process may have claimed the same generation. Claim
-            // again, one generation higher.
+            // Either the former leader wrote once more before this claim, or the record is equal to what this
+            // claim writes: then nobody can tell whose it is, for another process may have claimed the same
+            // generation. Claim again, one generation higher.
             if let Some(current) = self.current.take() {
                 self.queue.push_front((current.purpose, current.since));
             }
             self.durable = Some(found);
             return Settled::Rebased;
         }
-        // Whatever its generation, it is neither what was durable nor what is being written: another process writes here. The
-        // directory was moved away and another one put in its place, or a second process works in spite of the lock.
+        // Whatever its generation, it is neither what was durable nor what is being written: another process
+        // writes here. The directory was moved away and another one put in its place, or a second process
+        // works in spite of the lock.
         Settled::Fenced(found.generation)
     }
 
@@ -293,8 +297,8 @@ impl Register {
         }
     }
 
-    /// Says once for each write that it has been open for longer than `deadline`, and for what it was. A claim that waits for
-    /// its turn is late too, each time the deadline passes.
+    /// Says once for each write that it has been open for longer than `deadline`, and for what it was. A
+    /// claim that waits for its turn is late too, each time the deadline passes.
     pub(crate) fn overdue(&mut self, now: Duration, deadline: Duration) -> Option<Purpose> {
         if let Some(current) = self.current.as_mut().filter(|c| !c.late_said && now >= c.since + deadline) {
             current.late_said = true;

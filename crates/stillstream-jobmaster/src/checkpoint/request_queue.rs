@@ -37,7 +37,8 @@ impl Request {
         Self { request: None, kind, target: None, last: false, forced: false, periodic: true, at }
     }
 
-    /// A request of a person, for a savepoint or, without a target, a checkpoint. A savepoint waits for nobody.
+    /// A request of a person, for a savepoint or, without a target, a checkpoint. A savepoint waits for
+    /// nobody.
     pub fn by_hand(request: RequestId, target: Option<SavepointTarget>, forced: bool, at: Duration) -> Self {
         let kind = match target {
             Some(_) => CheckpointKind::Savepoint,
@@ -48,7 +49,8 @@ impl Request {
     }
 }
 
-// The order: savepoints, then forced ones, then by hand before periodic, then by time. The last part makes it total.
+// The order: savepoints, then forced ones, then by hand before periodic, then by time. The last part makes it
+// total.
 type Key = (bool, bool, bool, Duration, u64);
 
 /// What became of a request that was handed in.

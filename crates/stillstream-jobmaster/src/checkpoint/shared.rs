@@ -1,8 +1,9 @@
 //! Files that several checkpoints name: what must be read before any is deleted, and when they are.
 //!
-//! The rules are in [`shared_files`](crate::checkpoint::shared_files). Here is what surrounds them: at the start of an attempt the metadata
-//! of the checkpoints that the register names is read, where it is not known yet; until that is answered no checkpoint is
-//! triggered, so that no acknowledgement comes that cannot be judged. Then the folder is listed, and what nobody names goes.
+//! The rules are in [`shared_files`](crate::checkpoint::shared_files). Here is what surrounds them: at the
+//! start of an attempt the metadata of the checkpoints that the register names is read, where it is not known
+//! yet; until that is answered no checkpoint is triggered, so that no acknowledgement comes that cannot be
+//! judged. Then the folder is listed, and what nobody names goes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,29 +13,69 @@ use stillstream_types::{CheckpointId, CheckpointKind, CompletedRef, TaskSnapshot
 use super::CheckpointCoordinator;
 use crate::checkpoint::cleaner;
 use crate::checkpoint::register::RETRY;
+use crate::checkpoint::shared_files::SharedFiles;
 use crate::checkpoint::storage::{References, StorageCall};
 
 /// What is being read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+struct Reading {
     /// So many answers are to come.
     answers: u32,
     since: Duration,
     /// The checkpoint that the tasks build on could not be read: once more at this time.
     retry_at: Option<Duration>,
     /// No checkpoint is triggered meanwhile.
-    pub(super) holds_back: bool,
+    holds_back: bool,
+}
+
+/// What is known of the files below `shared/`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedDirectory {
+    files: SharedFiles,
+    reading: Option<Reading>,
+    // somebody may have left files there that nobody reported
+    sweep_wanted: bool,
+}
+
+impl SharedDirectory {
+    /// Whether no checkpoint may be triggered, since acknowledgements could not be judged.
+    pub(super) fn holds_back(&self) -> bool {
+        self.reading.is_some_and(|reading| reading.holds_back)
+    }
+
+    /// The next success is to be followed by a look for files that nobody reported.
+    pub(super) fn want_sweep(&mut self) {
+        self.sweep_wanted = true;
+    }
+
+    /// The checkpoint is completed: what it wrote may be named by later ones.
+    pub(super) fn confirm(&mut self, id: CheckpointId) {
+        self.files.confirm(id);
+    }
+
+    /// The checkpoint will never be completed: forgets what it wrote, and gives it back to be deleted.
+    pub(super) fn abort(&mut self, id: CheckpointId) -> Vec<String> {
+        self.files.abort(id)
+    }
+
+    /// When [`on_reading_time`](CheckpointCoordinator::on_reading_time) has something to do.
+    pub(super) fn wake_at(&self, timeout: Duration) -> Option<Duration> {
+        let reading = self.reading.as_ref()?;
+        let late = reading.holds_back.then_some(reading.since + timeout);
+        late.into_iter().chain(reading.retry_at).min()
+    }
 }
 
 impl CheckpointCoordinator {
     /// A new attempt: makes sure that it is known what the register's checkpoints name, then sweeps.
     pub(super) fn read_references(&mut self) {
-        let Some(missing) = self.shared.missing(self.register.named()) else {
+        let Some(missing) = self.shared.files.missing(self.register.named()) else {
             return self.sweep_shared();
         };
-        self.shared.distrust(self.first_own);
-        let (answers, since) = self.reading.map_or((0, self.now), |reading| (reading.answers, reading.since));
-        self.reading = Some(Reading { answers: answers + 1, since, retry_at: None, holds_back: true });
+        self.shared.files.distrust(self.ids.first_own());
+        let (answers, since) =
+            self.shared.reading.map_or((0, self.clock.now()), |reading| (reading.answers, reading.since));
+        self.shared.reading = Some(Reading { answers: answers + 1, since, retry_at: None, holds_back: true });
         self.ask_for(&missing);
     }
 
@@ -44,37 +85,37 @@ impl CheckpointCoordinator {
             all.iter().filter(|checkpoint| missing.contains(&checkpoint.id)).cloned().collect()
         };
         let (completed, retained) = (select(&record.completed), select(&record.retained));
-        self.call(StorageCall::ReadReferences { completed, retained });
+        self.commands.call(StorageCall::ReadReferences { completed, retained });
     }
 
     pub(super) fn on_references_read(&mut self, references: References) {
         for reason in &references.unreadable {
-            self.warn(format!(
+            self.commands.warn(format!(
                 "shared files of earlier checkpoints are not cleaned up, since it is not known who needs them: {reason}"
             ));
         }
-        let known = self.shared.recover(references, self.register.named());
+        let known = self.shared.files.recover(references, self.register.named());
         // the tasks will name its files, and each such acknowledgement would be refused
-        let unread = |newest: &CompletedRef| !newest.is_savepoint() && !self.shared.covers(newest.id);
+        let unread = |newest: &CompletedRef| !newest.is_savepoint() && !self.shared.files.covers(newest.id);
         let retry = self.latest_completed().is_some_and(unread);
-        if let Some(reading) = &mut self.reading {
+        if let Some(reading) = &mut self.shared.reading {
             reading.answers = reading.answers.saturating_sub(1);
             match reading.answers {
-                0 if retry => reading.retry_at = Some(self.now + RETRY),
-                0 => self.reading = None,
+                0 if retry => reading.retry_at = Some(self.clock.now() + RETRY),
+                0 => self.shared.reading = None,
                 _ => {}
             }
         }
-        if known && self.reading.is_none() {
+        if known && self.shared.reading.is_none() {
             self.sweep_shared();
         }
     }
 
-    /// Reads once more, or goes on without, if storage does not say what earlier checkpoints name; nothing of theirs is
-    /// deleted then.
+    /// Reads once more, or goes on without, if storage does not say what earlier checkpoints name; nothing of
+    /// theirs is deleted then.
     pub(super) fn on_reading_time(&mut self) {
-        let (now, timeout) = (self.now, self.config.timeout);
-        let Some(reading) = &mut self.reading else { return };
+        let (now, timeout) = (self.clock.now(), self.config.timeout);
+        let Some(reading) = &mut self.shared.reading else { return };
         let retry = reading.retry_at.is_some_and(|at| now >= at);
         if retry {
             (reading.retry_at, reading.answers) = (None, 1);
@@ -82,33 +123,27 @@ impl CheckpointCoordinator {
         let late = reading.holds_back && now >= reading.since + timeout;
         if late {
             reading.holds_back = false;
-            self.warn(format!(
+            self.commands.warn(format!(
                 "storage did not say within {timeout:?} (execution.checkpointing.timeout) which shared files earlier checkpoints \
                  name: none of them is cleaned up, and checkpoints that name them are refused until it does"
             ));
         }
         if retry {
-            let missing = self.shared.missing(self.register.named()).unwrap_or_default();
+            let missing = self.shared.files.missing(self.register.named()).unwrap_or_default();
             self.ask_for(&missing);
         }
     }
 
-    /// When [`on_reading_time`](Self::on_reading_time) has something to do.
-    pub(super) fn reading_wake_at(&self) -> Option<Duration> {
-        let reading = self.reading.as_ref()?;
-        let late = reading.holds_back.then_some(reading.since + self.config.timeout);
-        late.into_iter().chain(reading.retry_at).min()
-    }
-
     /// Wants to know what lies in `shared/`.
     fn sweep_shared(&mut self) {
-        self.sweep_wanted = false;
-        self.call(StorageCall::ListShared);
+        self.shared.sweep_wanted = false;
+        self.commands.call(StorageCall::ListShared);
     }
 
-    /// Tasks that fail or come too late may leave files that nobody reported: after the next success they are looked for.
+    /// Tasks that fail or come too late may leave files that nobody reported: after the next success they are
+    /// looked for.
     pub(super) fn sweep_after_failures(&mut self) {
-        if self.sweep_wanted && !self.shared.is_empty() {
+        if self.shared.sweep_wanted && !self.shared.files.is_empty() {
             self.sweep_shared();
         }
     }
@@ -116,52 +151,50 @@ impl CheckpointCoordinator {
     pub(super) fn on_shared_listed(&mut self, result: Result<Vec<String>, String>) {
         let listed = match result {
             Ok(listed) => listed,
-            Err(text) => return self.warn(format!("`shared/` is not cleaned up this time: {text}")),
+            Err(text) => return self.commands.warn(format!("`shared/` is not cleaned up this time: {text}")),
         };
-        if self.claimed.is_none() || self.reading.is_some() {
+        if !self.attempts.has_claim() || self.shared.reading.is_some() {
             return;
         }
         self.distrust_unread();
-        let is_over = |by: CheckpointId| {
-            by <= self.used && !self.pending.contains_key(&by) && !self.abandoned_writes.contains_key(&by)
-        };
-        let orphans = self.shared.orphans(listed, is_over);
+        let is_over = |by: CheckpointId| self.ids.is_used(by) && self.in_progress.is_over(by);
+        let orphans = self.shared.files.orphans(listed, is_over);
         if !orphans.is_empty() {
-            self.info(format!("{} files in `shared/` that no checkpoint names are deleted", orphans.len()));
+            self.commands
+                .info(format!("{} files in `shared/` that no checkpoint names are deleted", orphans.len()));
         }
         self.discard_shared(orphans);
     }
 
     /// Forgets and gives back the shared files that nobody needs any more.
     pub(super) fn released(&mut self) -> Vec<String> {
-        if self.shared.is_empty() {
+        if self.shared.files.is_empty() {
             return Vec::new();
         }
         self.distrust_unread();
-        let pending = self.pending.iter().flat_map(|(id, pending)| [Some(*id), pending.base]);
         let named = self.register.named().map(|checkpoint| checkpoint.id);
-        let needed: BTreeSet<CheckpointId> = named.chain(pending.flatten()).collect();
-        self.shared.release(&needed)
+        let needed: BTreeSet<CheckpointId> = named.chain(self.in_progress.with_bases()).collect();
+        self.shared.files.release(&needed)
     }
 
     /// The files of a late or unknown acknowledgement that nobody names.
     pub(super) fn strays(&mut self, id: CheckpointId, snapshot: &TaskSnapshot) -> Vec<String> {
         self.distrust_unread();
-        self.shared.strays(id, cleaner::shared_files_of(snapshot))
+        self.shared.files.strays(id, cleaner::shared_files_of(snapshot))
     }
 
     /// A checkpoint that a former leader completed may name any file that is not newer.
     fn distrust_unread(&mut self) {
-        let known = |named: &&CompletedRef| !self.pending.contains_key(&named.id);
-        let unread = self.shared.missing(self.register.named().filter(known));
+        let known = |named: &&CompletedRef| !self.in_progress.contains(named.id);
+        let unread = self.shared.files.missing(self.register.named().filter(known));
         if let Some(last) = unread.and_then(|unread| unread.last().copied()) {
-            self.shared.distrust(last.next());
+            self.shared.files.distrust(last.next());
         }
     }
 
     pub(super) fn discard_shared(&mut self, paths: Vec<String>) {
-        if let Some(call) = self.cleaner.discard_shared(paths, self.now) {
-            self.call(call);
+        if let Some(call) = self.cleaner.discard_shared(paths, self.clock.now()) {
+            self.commands.call(call);
         }
     }
 
@@ -180,6 +213,7 @@ impl CheckpointCoordinator {
             }
             (_, Some(first)) => self
                 .shared
+                .files
                 .register(id, std::iter::once(first).chain(paths))
                 .map_err(|error| error.to_string()),
         }

@@ -1,19 +1,19 @@
 //! Files that several checkpoints name: who wrote each, who named it last, and when it may go.
 //!
-//! Flink's `SharedStateRegistryImpl` is the model. There is one entry for each path, with the first and the last checkpoint that
-//! named it, and no count of references. The rules:
+//! Flink's `SharedStateRegistryImpl` is the model. There is one entry for each path, with the first and the
+//! last checkpoint that named it, and no count of references. The rules:
 //!
 //! 1. An acknowledgement of checkpoint n may name a file that n itself wrote (its number is in the name, see
 //!    [`shared_file`]), or one that a completed checkpoint of the job names. Any other may be gone already.
-//! 2. A file is needed as long as the number of a checkpoint that the register names, that a person keeps or that is under way
-//!    lies between the first and the last one that named it. Those in between count too, whether they name it or not: that
-//!    is at most too careful.
+//! 2. A file is needed as long as the number of a checkpoint that the register names, that a person keeps or
+//!    that is under way lies between the first and the last one that named it. Those in between count too,
+//!    whether they name it or not: that is at most too careful.
 //! 3. A file that an aborted checkpoint wrote goes with it: by rule 1 nobody else may have named it.
-//! 4. What this coordinator did not see being written or named is deleted only when it has read what every checkpoint that
-//!    stays names. One that cannot be read keeps all older files in place.
+//! 4. What this coordinator did not see being written or named is deleted only when it has read what every
+//!    checkpoint that stays names. One that cannot be read keeps all older files in place.
 //!
-//! Entries come from acknowledgements, and after a start from the metadata of the checkpoints that the register names. Files
-//! of a snapshot that was taken elsewhere have no entry, so they are never deleted.
+//! Entries come from acknowledgements, and after a start from the metadata of the checkpoints that the
+//! register names. Files of a snapshot that was taken elsewhere have no entry, so they are never deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,8 +59,8 @@ pub struct SharedFiles {
 }
 
 impl SharedFiles {
-    /// What has to be read before it is known who needs which file: the checkpoints of `named` whose files have no entries.
-    /// `None` if nothing is missing. A savepoint names no shared file, so it is never read.
+    /// What has to be read before it is known who needs which file: the checkpoints of `named` whose files
+    /// have no entries. `None` if nothing is missing. A savepoint names no shared file, so it is never read.
     pub fn missing<'a>(
         &self,
         named: impl Iterator<Item = &'a CompletedRef>,
@@ -75,14 +75,14 @@ impl SharedFiles {
         self.covered.contains(&id)
     }
 
-    /// From here on, until [`recover`](Self::recover) says more, no file that was written before checkpoint `first_own` is
-    /// deleted.
+    /// From here on, until [`recover`](Self::recover) says more, no file that was written before checkpoint
+    /// `first_own` is deleted.
     pub fn distrust(&mut self, first_own: CheckpointId) {
         self.unsure_before = self.unsure_before.max(first_own);
     }
 
-    /// Takes in what was read of the checkpoints that stay; `named` is all that the register names now. Returns whether
-    /// everything is known.
+    /// Takes in what was read of the checkpoints that stay; `named` is all that the register names now.
+    /// Returns whether everything is known.
     pub fn recover<'a>(
         &mut self,
         references: References,
@@ -109,7 +109,8 @@ impl SharedFiles {
     /// A task names these files for checkpoint `id`.
     ///
     /// # Errors
-    /// When one of them may be gone; then those that `id` wrote are registered all the same, so that they go with it.
+    /// When one of them may be gone; then those that `id` wrote are registered all the same, so that they go
+    /// with it.
     pub fn register<'a>(
         &mut self,
         id: CheckpointId,
@@ -141,8 +142,9 @@ impl SharedFiles {
         self.take(|usage| usage.first == id && !usage.confirmed)
     }
 
-    /// Forgets the files that nobody needs any more, and gives them back to be deleted. `needed` are all checkpoints that the
-    /// register names or may name, that are under way, or on whose files one that is under way may build.
+    /// Forgets the files that nobody needs any more, and gives them back to be deleted. `needed` are all
+    /// checkpoints that the register names or may name, that are under way, or on whose files one that is
+    /// under way may build.
     pub fn release(&mut self, needed: &BTreeSet<CheckpointId>) -> Vec<String> {
         self.covered.retain(|id| needed.contains(id));
         let (kept, unsure_before) = (self.kept.clone().unwrap_or_default(), self.unsure_before);
@@ -158,15 +160,15 @@ impl SharedFiles {
         self.files.extract_if(.., |_, usage| goes(usage)).map(|(path, _)| path).collect()
     }
 
-    /// Of the files that came with an acknowledgement that is part of no checkpoint, those that may be deleted: written for
-    /// `id` itself, and named by nobody.
+    /// Of the files that came with an acknowledgement that is part of no checkpoint, those that may be
+    /// deleted: written for `id` itself, and named by nobody.
     pub fn strays<'a>(&self, id: CheckpointId, paths: impl Iterator<Item = &'a str>) -> Vec<String> {
         let stray = |path: &&str| checkpoint_paths::creator(path) == Some(id) && self.is_orphan(id, path);
         paths.filter(stray).map(str::to_owned).collect()
     }
 
-    /// Of the files that lie in `shared/`, those that nobody names and nobody will: written, completely or not, for a
-    /// checkpoint that `is_over`.
+    /// Of the files that lie in `shared/`, those that nobody names and nobody will: written, completely or
+    /// not, for a checkpoint that `is_over`.
     pub fn orphans(&self, listed: Vec<String>, is_over: impl Fn(CheckpointId) -> bool) -> Vec<String> {
         let orphan = |path: &String| {
             checkpoint_paths::creator_of_leftover(path)

@@ -1,4 +1,5 @@
-//! Random interleavings against a disk: what anybody names is never deleted, and in the end nothing else is left.
+//! Random interleavings against a disk: what anybody names is never deleted, and in the end nothing else is
+//! left.
 
 use super::*;
 
@@ -7,7 +8,8 @@ struct Pending {
     names: BTreeSet<String>,
 }
 
-/// A job whose tasks name new files and those of the newest checkpoint that was completed when they were triggered.
+/// A job whose tasks name new files and those of the newest checkpoint that was completed when they were
+/// triggered.
 #[derive(Default)]
 struct World {
     seed: u64,

@@ -1,4 +1,5 @@
-//! What a person wants to know of checkpoints: counts, sizes, durations, and which subtask was slow in which phase.
+//! What a person wants to know of checkpoints: counts, sizes, durations, and which subtask was slow in which
+//! phase.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! A person stops the job: its last checkpoint or savepoint is taken, and the commits follow as for the final checkpoint.
+//! A person stops the job: its last checkpoint or savepoint is taken, and the commits follow as for the final
+//! checkpoint.
 //!
 //! | state | what is under way | ends with |
 //! |---|---|---|
@@ -7,13 +8,16 @@
 //! | `Committing` | every subtask commits and confirms | the last confirmation |
 //! | `Ending` | the outcome is recorded | the record |
 //!
-//! From the first of them on no other checkpoint begins. What fails before the record fails the stop: its request is answered,
-//! and if the tasks have heard of it by then, the attempt begins anew, since they have stopped emitting or have said to the
-//! windows that time has ended. The request is answered with success when the end is recorded, and not before.
+//! From the first of them on no other checkpoint begins. What fails before the record fails the stop: its
+//! request is answered, and if the tasks have heard of it by then, the attempt begins anew, since they have
+//! stopped emitting or have said to the windows that time has ended. The request is answered with success
+//! when the end is recorded, and not before.
 
 use stillstream_types::{CheckpointId, CheckpointKind, Generation, JobOutcome, SavepointTarget};
 
-use super::{CheckpointCoordinator, Closing, Phase};
+use super::CheckpointCoordinator;
+use super::attempt::Attempt;
+use super::in_progress::Phase;
 use crate::checkpoint::command::{CheckpointReport, Command};
 use crate::checkpoint::event::RequestId;
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
@@ -40,7 +44,8 @@ impl Stop {
         self.id == Some(id)
     }
 
-    /// What becomes of the job. After a drain nothing can go on from a plain checkpoint, since event time has ended in it.
+    /// What becomes of the job. After a drain nothing can go on from a plain checkpoint, since event time has
+    /// ended in it.
     fn outcome(&self) -> JobOutcome {
         match (&self.target, self.drain) {
             (Some(_), _) => JobOutcome::Stopped,
@@ -57,22 +62,22 @@ impl CheckpointCoordinator {
         target: Option<SavepointTarget>,
         drain: bool,
     ) {
-        let generation = self.attempt.as_ref().map(|attempt| attempt.generation);
+        let generation = self.attempts.running().map(Attempt::generation);
         let (Some(generation), None) = (generation, self.why_none_begins()) else {
             let message = self.why_none_begins().unwrap_or("no attempt runs: try again when the job runs");
             let result = Err(CheckpointFailure::new(FailureReason::NotAllRequiredTasksRunning, message));
-            return self.out.push(Command::Reply { request, result });
+            return self.commands.reply(request, result);
         };
         self.stop = Some(Stop { request, target, drain, told: drain, id: None, report: None });
-        self.next_periodic = None;
+        self.requests.stop_timer();
         let (reason, message) = (FailureReason::NotAllRequiredTasksRunning, "the job is being stopped");
         self.abandon_start(reason, message);
-        for waiting in self.queue.drain() {
+        for waiting in self.requests.drain() {
             self.refuse(waiting, reason, message);
         }
         if drain {
-            self.closing = Closing::Draining;
-            self.tell(generation, Control::Drain);
+            self.end.drain();
+            self.commands.tell(generation, Control::Drain);
         } else {
             self.take_last();
         }
@@ -86,8 +91,8 @@ impl CheckpointCoordinator {
             (None, false) => CheckpointKind::Checkpoint,
             (None, true) => CheckpointKind::Final,
         };
-        let (target, at) = (stop.target.clone(), self.now);
-        self.closing = Closing::Stopping;
+        let (target, at) = (stop.target.clone(), self.clock.now());
+        self.end.hold();
         self.submit(Request { request: None, kind, target, last: true, forced: true, periodic: false, at });
     }
 
@@ -100,7 +105,7 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn on_drain_overdue(&mut self, message: &str) {
-        if self.closing == Closing::Draining {
+        if self.end.is_draining() {
             self.stop_failed(FailureReason::CheckpointExpired, message);
         }
     }
@@ -120,13 +125,13 @@ impl CheckpointCoordinator {
             let text = format!("{message}; it is restarted and goes on from {}", self.where_it_goes_on());
             self.answer_stop(Err(CheckpointFailure::new(reason, text)));
             // until the attempt has stopped nothing begins
-            self.closing = Closing::Stopping;
-            self.out.push(Command::RestartAttempt { message });
+            self.end.hold();
+            self.commands.push(Command::RestartAttempt { message });
         } else {
             let text = format!("the job is not stopped: {message}; it goes on");
             self.answer_stop(Err(CheckpointFailure::new(reason, text)));
-            self.closing = Closing::Open;
-            self.next_periodic = self.config.period().map(|period| self.now + period);
+            self.end.reopen();
+            self.requests.restart_timer(self.clock.now(), &self.config);
         }
     }
 
@@ -146,7 +151,7 @@ impl CheckpointCoordinator {
             Some(target) => format!("savepoint {}", target.location),
             None => "its last checkpoint".to_owned(),
         };
-        let last = stop.id.and_then(|id| Some((id, self.pending.get(&id)?.phase)));
+        let last = stop.id.and_then(|id| Some((id, self.in_progress.get(id)?.phase())));
         let fate = match last {
             _ if stop.report.is_some() => format!("; {what} is complete"),
             Some((id, _)) if self.register.is_writing(id) => {
@@ -184,7 +189,7 @@ impl CheckpointCoordinator {
 
     pub(super) fn answer_stop(&mut self, result: Result<CheckpointReport, CheckpointFailure>) {
         if let Some(Stop { request, .. }) = self.stop.take() {
-            self.out.push(Command::Reply { request, result });
+            self.commands.reply(request, result);
         }
     }
 }

@@ -11,8 +11,8 @@ pub struct DiscardId(pub u64);
 /// What to delete. All paths are relative to the job's checkpoint directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DiscardTarget {
-    /// A directory with all that is in it. `_metadata` goes first, so that a half-deleted checkpoint is not mistaken for a
-    /// whole one.
+    /// A directory with all that is in it. `_metadata` goes first, so that a half-deleted checkpoint is not
+    /// mistaken for a whole one.
     Directory {
         /// The directory.
         path: String,
@@ -21,15 +21,16 @@ pub enum DiscardTarget {
     },
     /// Single files.
     Files(Vec<String>),
-    /// The directory of a savepoint that failed, as [`SavepointTarget`](stillstream_types::SavepointTarget) names it.
+    /// The directory of a savepoint that failed, as [`SavepointTarget`](stillstream_types::SavepointTarget)
+    /// names it.
     Savepoint(Arc<str>),
 }
 
 /// A call. Each is answered once by the [`StorageAnswer`] that it names.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StorageCall {
-    /// Replace `expected` (`None`: no record yet) by `record` in one compare-and-set. At most one is under way. Answer:
-    /// [`StorageAnswer::RegisterUpdated`].
+    /// Replace `expected` (`None`: no record yet) by `record` in one compare-and-set. At most one is under
+    /// way. Answer: [`StorageAnswer::RegisterUpdated`].
     UpdateRegister {
         /// What must be there now.
         expected: Option<RegisterRecord>,
@@ -41,8 +42,9 @@ pub enum StorageCall {
     /// List what lies in the job's checkpoint directory, to find what a crash left behind. Answer:
     /// [`StorageAnswer::DirectoriesListed`].
     ListDirectories,
-    /// Read which files below `shared/` these checkpoints name, and those that a person keeps although the register does not
-    /// name them. Answer: [`StorageAnswer::ReferencesRead`]; until then no checkpoint is triggered.
+    /// Read which files below `shared/` these checkpoints name, and those that a person keeps although the
+    /// register does not name them. Answer: [`StorageAnswer::ReferencesRead`]; until then no checkpoint is
+    /// triggered.
     ReadReferences {
         /// Checkpoints that the job may restore: their metadata must be there.
         completed: Vec<CompletedRef>,
@@ -60,8 +62,8 @@ pub enum StorageCall {
         /// The directory of a savepoint, as [`SavepointTarget`](stillstream_types::SavepointTarget) names it.
         savepoint: Option<Arc<str>>,
     },
-    /// Delete, off the checkpoint path. Given only when the register does not name the target and never will. Answer:
-    /// [`StorageAnswer::DiscardDone`], within a deadline of the shell's.
+    /// Delete, off the checkpoint path. Given only when the register does not name the target and never will.
+    /// Answer: [`StorageAnswer::DiscardDone`], within a deadline of the shell's.
     Discard {
         /// Named in the answer.
         discard: DiscardId,
@@ -99,8 +101,8 @@ pub enum RegisterOutcome {
     Written,
     /// Determinate: the record was surely not changed by this write, and never will be.
     Failed(String),
-    /// Indeterminate: the write may have happened or may still happen; also when the comparison failed and the record
-    /// found is not of a higher generation. The coordinator reads the register before it goes on.
+    /// Indeterminate: the write may have happened or may still happen; also when the comparison failed and
+    /// the record found is not of a higher generation. The coordinator reads the register before it goes on.
     Unknown(String),
     /// The register belongs to this higher generation.
     Fenced(Generation),
@@ -121,8 +123,8 @@ pub enum StorageAnswer {
     },
     /// To [`StorageCall::ListDirectories`].
     DirectoriesListed {
-        /// Names of the entries directly below the job's checkpoint directory. May be empty if listing failed: then
-        /// nothing is cleaned up this time.
+        /// Names of the entries directly below the job's checkpoint directory. May be empty if listing
+        /// failed: then nothing is cleaned up this time.
         names: Vec<String>,
     },
     /// To [`StorageCall::ReadReferences`].
@@ -132,8 +134,8 @@ pub enum StorageAnswer {
     },
     /// To [`StorageCall::ListShared`].
     SharedListed {
-        /// The files in `shared/` by their paths relative to the job's checkpoint directory, those of unfinished writers too;
-        /// or why it could not be listed.
+        /// The files in `shared/` by their paths relative to the job's checkpoint directory, those of
+        /// unfinished writers too; or why it could not be listed.
         result: Result<Vec<String>, String>,
     },
     /// To [`StorageCall::WriteMetadata`].

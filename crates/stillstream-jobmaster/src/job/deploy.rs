@@ -39,8 +39,9 @@ impl JobEngine {
     }
 
     pub(super) fn on_restored(&mut self, generation: Generation, restored: Result<Option<RestoredState>>) {
-        // Without a time by which it has to be there nothing has been asked for in this phase: it is what an attempt wanted that
-        // has been given up since. Its tasks would run under a generation that the coordinator does not know.
+        // Without a time by which it has to be there nothing has been asked for in this phase: it is what an
+        // attempt wanted that has been given up since. Its tasks would run under a generation that the
+        // coordinator does not know.
         let wanted = matches!(self.phase, Phase::Preparing { until: Some(_) });
         if generation != self.attempt.generation || !wanted {
             return;

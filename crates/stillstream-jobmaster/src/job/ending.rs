@@ -1,15 +1,15 @@
 //! The job's end: finished, stopped, suspended, cancelled, failed or taken over.
 //!
-//! The coordinator records the outcome and answers with `FinishJob`, or with `EndUnrecorded` when its time is over: so
-//! [`Phase::Ending`] is left in any case. *Finished* comes before everything else: it is recorded when all output is
-//! committed, and neither a cancel nor a failure that comes later can take that back.
+//! The coordinator records the outcome and answers with `FinishJob`, or with `EndUnrecorded` when its time is
+//! over: so [`Phase::Ending`] is left in any case. *Finished* comes before everything else: it is recorded
+//! when all output is committed, and neither a cancel nor a failure that comes later can take that back.
 
 use stillstream_types::{Error, ErrorKind, JobOutcome, Result};
 
 use super::engine::{JobEngine, Phase};
 use super::interface::{JobCommand, Level};
 use super::status::JobStatus;
-use super::stopping::Why;
+use super::stopping::StopReason;
 use crate::checkpoint::event::Event;
 use crate::message::Control;
 use stillstream_types::config::ExternalizedCheckpointRetention as Retention;
@@ -77,10 +77,10 @@ impl JobEngine {
                 self.tell(Control::Finish);
             }
             // the tasks hold back what they have behind the last barrier: it is not to be emitted
-            Phase::Running => self.stop(Why::Recorded),
+            Phase::Running => self.stop(StopReason::Recorded),
             // a cancel or a failure is stopping the workers; the job has finished all the same
             Phase::Stopping { .. } | Phase::Draining { .. } | Phase::Ended => {}
-            Phase::Deploying(_) => self.stop(Why::Cancel),
+            Phase::Deploying(_) => self.stop(StopReason::Cancel),
             Phase::Ending { .. } | Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => {
                 self.end_well()
             }
@@ -109,7 +109,7 @@ impl JobEngine {
                 self.phase = other;
                 let message = format!("all output is committed, but {text}");
                 self.advance(JobStatus::Failing);
-                self.stop(Why::Over(Error::new(ErrorKind::Storage, message)));
+                self.stop(StopReason::Over(Error::new(ErrorKind::Storage, message)));
             }
         }
     }

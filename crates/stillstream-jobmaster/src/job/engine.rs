@@ -14,7 +14,7 @@ use super::figures::Figures;
 use super::interface::{JobCommand, JobEvent, JobSetup, Level};
 use super::restart::{Repetition, RestartTracker};
 use super::status::{JobState, JobStatus};
-use super::stopping::Why;
+use super::stopping::StopReason;
 use crate::checkpoint::command::Command;
 use crate::checkpoint::config::{CheckpointConfig, ConfigError};
 use crate::checkpoint::event::{Event, RequestId};
@@ -54,15 +54,15 @@ pub(super) enum Phase {
     Draining { until: Option<Duration> },
     /// The workers drop their dataflow.
     Stopping {
-        why: Why,
+        reason: StopReason,
         /// When those that are left are replaced; `None` once that has been asked for.
         deadline: Option<Duration>,
         warned: bool,
     },
     /// The restart strategy's pause.
     WaitingToRestart { at: Duration },
-    /// The outcome is being written into the register. The coordinator says how that went, and when its time is over. The error
-    /// is what the job ends with, unless it ends well.
+    /// The outcome is being written into the register. The coordinator says how that went, and when its time
+    /// is over. The error is what the job ends with, unless it ends well.
     Ending { error: Error },
     /// Over.
     Ended,
@@ -112,10 +112,11 @@ impl Job {
     }
 }
 
-/// The engine of one job, for all attempts that this process makes. The crate's documentation shows it at work.
+/// The engine of one job, for all attempts that this process makes. The crate's documentation shows it at
+/// work.
 ///
-/// Invariants: an attempt begins only when every worker has dropped the one before; the job ends once; once a good end
-/// (*finished*, *stopped*, *suspended*) is recorded no other outcome is.
+/// Invariants: an attempt begins only when every worker has dropped the one before; the job ends once; once a
+/// good end (*finished*, *stopped*, *suspended*) is recorded no other outcome is.
 pub struct JobEngine {
     pub(super) job: Job,
     pub(super) coordinator: CheckpointCoordinator,
@@ -124,8 +125,8 @@ pub struct JobEngine {
     pub(super) repetition: Repetition,
     pub(super) phase: Phase,
     pub(super) attempt: Attempt,
-    /// The register says that the job has finished, or was stopped with all that it leaves: no other outcome can be written and
-    /// no attempt begun.
+    /// The register says that the job has finished, or was stopped with all that it leaves: no other outcome
+    /// can be written and no attempt begun.
     pub(super) recorded: Option<JobOutcome>,
     /// Who waits for the job to be suspended while nothing of it runs.
     pub(super) suspend: Option<RequestId>,
@@ -212,10 +213,11 @@ impl JobEngine {
             }
             JobEvent::Stop(request, stop) => self.on_stop_requested(request, stop),
             JobEvent::Measured(measured) => self.figures.measured = measured,
-            // an answer may be missing for ever, so the job ends here and as it stands, as if another had taken it over
+            // an answer may be missing for ever, so the job ends here and as it stands, as if another had
+            // taken it over
             JobEvent::Panicked(error) => {
                 self.log(Level::Error, error.to_string());
-                self.stop(Why::Over(error));
+                self.stop(StopReason::Over(error));
             }
         }
         // a stop that has failed may have held up the end of the input
@@ -347,9 +349,10 @@ impl JobEngine {
                      nothing more",
                     self.job.name, self.attempt.generation
                 );
-                self.stop(Why::Over(Error::new(ErrorKind::Fenced, message)));
+                self.stop(StopReason::Over(Error::new(ErrorKind::Fenced, message)));
             }
-            // commands of a later call can come before this one: the earliest counts, and a tick too many does no harm
+            // commands of a later call can come before this one: the earliest counts, and a tick too many
+            // does no harm
             Command::WakeAt(at) => {
                 self.coordinator_wake = Some(self.coordinator_wake.map_or(at, |earlier| earlier.min(at)));
             }

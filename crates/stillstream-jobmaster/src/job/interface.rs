@@ -35,15 +35,17 @@ pub struct JobSetup {
     pub place: String,
     /// Whether a later start finds them.
     pub durable: bool,
-    /// What the register holds, read from the same authority that writes go to; `None` only if there surely is no record. An
-    /// unreadable register is an error of the shell's, never `None`: a job that had a checkpoint must not start empty.
+    /// What the register holds, read from the same authority that writes go to; `None` only if there surely
+    /// is no record. An unreadable register is an error of the shell's, never `None`: a job that had a
+    /// checkpoint must not start empty.
     pub register: Option<RegisterRecord>,
-    /// Which share of the interval passes before the first periodic checkpoint of an attempt, from 0 to 1: a random number,
-    /// so that jobs that start together do not take their checkpoints together for ever.
+    /// Which share of the interval passes before the first periodic checkpoint of an attempt, from 0 to 1: a
+    /// random number, so that jobs that start together do not take their checkpoints together for ever.
     pub first_delay: f64,
     /// How long the workers of an attempt may take to stop (`task.cancellation.timeout`).
     pub cancellation_timeout: Duration,
-    /// How long the record of the job's end may take. Tasks may be given for ever to stop; a wait for storage ends.
+    /// How long the record of the job's end may take. Tasks may be given for ever to stop; a wait for storage
+    /// ends.
     pub end_timeout: Duration,
 }
 
@@ -86,7 +88,8 @@ pub enum JobEvent {
         /// Which.
         workers: Vec<usize>,
     },
-    /// The answer to [`JobCommand::Replace`], if a worker cannot be replaced: it is left behind, and no attempt can follow.
+    /// The answer to [`JobCommand::Replace`], if a worker cannot be replaced: it is left behind, and no
+    /// attempt can follow.
     NotReplaced {
         /// Who it is, and why it cannot be replaced.
         error: Error,
@@ -97,8 +100,8 @@ pub enum JobEvent {
     TriggerCheckpoint(RequestId),
     /// A person wants a savepoint.
     TriggerSavepoint(RequestId, SavepointTarget),
-    /// A person wants the job to stop. The reply comes when all is committed and the stop is recorded, or when it has failed:
-    /// then the job goes on.
+    /// A person wants the job to stop. The reply comes when all is committed and the stop is recorded, or
+    /// when it has failed: then the job goes on.
     Stop(RequestId, StopRequest),
     /// What the workers have counted so far. Whatever may be the last word of a job comes behind a fresh one.
     Measured(Measured),
@@ -124,7 +127,8 @@ impl JobEvent {
 /// What an attempt starts from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RestoreFrom {
-    /// A checkpoint of the job's own, or the savepoint of a stop that did not come to its end: then the path is a location.
+    /// A checkpoint of the job's own, or the savepoint of a stop that did not come to its end: then the path
+    /// is a location.
     Own(CompletedRef),
     /// The snapshot that a person named.
     Snapshot(String),
@@ -145,7 +149,8 @@ pub enum Level {
     Error,
 }
 
-/// What a shell has to do, in this order. Whatever must be durable before a command may run is durable when it is given.
+/// What a shell has to do, in this order. Whatever must be durable before a command may run is durable when
+/// it is given.
 #[derive(Debug)]
 pub enum JobCommand {
     /// Call storage. Answer: [`JobEvent::Storage`].
@@ -157,7 +162,8 @@ pub enum JobCommand {
         /// What to read.
         from: RestoreFrom,
     },
-    /// Start the attempt on all workers; the one before has stopped. Answer: [`JobEvent::NotDeployed`] if that fails.
+    /// Start the attempt on all workers; the one before has stopped. Answer: [`JobEvent::NotDeployed`] if
+    /// that fails.
     Deploy(AttemptSpec),
     /// Tell every worker of the attempt.
     Tell {
@@ -201,6 +207,7 @@ pub enum JobCommand {
     Log(Level, String),
     /// A place where a test may make the JobManager die; nothing is to be done.
     Reached(&'static str),
-    /// The job has ended. What is under way with storage may still be answered, and nothing else is wanted any more.
+    /// The job has ended. What is under way with storage may still be answered, and nothing else is wanted
+    /// any more.
     End(Result<()>),
 }

@@ -26,9 +26,9 @@
 //!     └─ WaitingToRestart
 //! ```
 //!
-//! Each wait has a deadline: *Preparing* that of the register's claim and then that of the snapshot's read, *Deploying* and
-//! *Running* the heartbeats of the workers, *Draining* and *Stopping* `task.cancellation.timeout`, *Ending* that of the
-//! coordinator's record.
+//! Each wait has a deadline: *Preparing* that of the register's claim and then that of the snapshot's read,
+//! *Deploying* and *Running* the heartbeats of the workers, *Draining* and *Stopping*
+//! `task.cancellation.timeout`, *Ending* that of the coordinator's record.
 
 mod deploy;
 mod ending;

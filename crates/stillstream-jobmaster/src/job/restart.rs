@@ -1,4 +1,5 @@
-//! Restart strategies: whether a failed job runs again, and after which pause. Names and defaults are Flink's.
+//! Restart strategies: whether a failed job runs again, and after which pause. Names and defaults are
+//! Flink's.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,8 +24,8 @@ pub struct Repetition {
 }
 
 impl Repetition {
-    /// An attempt failed with this error when `newest` was the newest completed checkpoint. How often in a row that has
-    /// happened, this time included.
+    /// An attempt failed with this error when `newest` was the newest completed checkpoint. How often in a
+    /// row that has happened, this time included.
     pub fn on_failure(&mut self, newest: Option<CheckpointId>, error: &str) -> u64 {
         let same = matches!(&self.last, Some((at, text)) if *at == newest && text == error);
         if same {
@@ -53,7 +54,8 @@ impl RestartTracker {
         Self { config, attempts: 0, failures: VecDeque::new(), restarted_at: Duration::ZERO }
     }
 
-    /// The job failed at `now` (any monotonic zero). `random` is a fresh number from 0 to 1, used for jitter only.
+    /// The job failed at `now` (any monotonic zero). `random` is a fresh number from 0 to 1, used for jitter
+    /// only.
     pub fn on_failure(&mut self, now: Duration, random: f64) -> RestartDecision {
         match self.config {
             RestartStrategy::None => RestartDecision::Fail(

@@ -57,12 +57,14 @@ impl JobEngine {
 
     fn on_failed(&mut self, subtask: Option<SubtaskId>, error: Error) {
         if self.recorded.is_some() && matches!(self.phase, Phase::Draining { .. }) {
-            // everything is committed and the register says so: what goes wrong while the dataflow drains changes nothing
+            // everything is committed and the register says so: what goes wrong while the dataflow drains
+            // changes nothing
             self.log(Level::Warn, format!("after the job had finished: {error}"));
             return self.tell(Control::Stop);
         }
         if !self.phase.has_attempt() {
-            // nothing runs that could fail: who is lost between two attempts is replaced when the next one is deployed
+            // nothing runs that could fail: who is lost between two attempts is replaced when the next one is
+            // deployed
             return self.log(Level::Warn, format!("while no attempt runs: {error}"));
         }
         let task = subtask.map(|subtask| self.job.task_name(subtask));
@@ -93,8 +95,9 @@ impl JobEngine {
         self.all_stopped();
     }
 
-    /// The input is through, and everything has been emitted that its end causes: with checkpoints it is time for the final one,
-    /// without them it is the end of the job. Also a task without checkpoints must not end before: a window may still emit.
+    /// The input is through, and everything has been emitted that its end causes: with checkpoints it is time
+    /// for the final one, without them it is the end of the job. Also a task without checkpoints must not end
+    /// before: a window may still emit.
     ///
     /// A stop that is under way decides first: its last checkpoint covers the end of the input too.
     pub(super) fn all_ended(&mut self) {

@@ -1,4 +1,5 @@
-//! Whether a start of a job runs it: a job whose end is recorded does not run again unasked (Flink's job result store).
+//! Whether a start of a job runs it: a job whose end is recorded does not run again unasked (Flink's job
+//! result store).
 
 use stillstream_types::{CompletedRef, JobEnd, JobOutcome, RegisterRecord};
 
@@ -7,8 +8,8 @@ use stillstream_types::{CompletedRef, JobEnd, JobOutcome, RegisterRecord};
 pub enum StartDecision {
     /// Runs the job: a new one, or one that has not reached its end.
     Run,
-    /// Nothing but report: the job has finished, and all its output is committed. The end is `None` in the register of a
-    /// release that did not write it.
+    /// Nothing but report: the job has finished, and all its output is committed. The end is `None` in the
+    /// register of a release that did not write it.
     AlreadyFinished(Option<JobEnd>),
     /// Refuses: a person cancelled the job, and says how it is to go on.
     AlreadyCancelled {
@@ -26,10 +27,11 @@ pub enum StartDecision {
     },
 }
 
-/// Decides what a start does that finds this record in the register. A start that is told to begin afresh does not ask.
+/// Decides what a start does that finds this record in the register. A start that is told to begin afresh
+/// does not ask.
 ///
-/// `names_snapshot`: the start says from which checkpoint the job is to go on. That is an answer to a cancel, but it does not
-/// make a finished job run again: the same command line may be started again by a supervisor.
+/// `names_snapshot`: the start says from which checkpoint the job is to go on. That is an answer to a cancel,
+/// but it does not make a finished job run again: the same command line may be started again by a supervisor.
 ///
 /// ```
 /// use stillstream_jobmaster::{StartDecision, decide_start};
@@ -52,8 +54,8 @@ pub fn decide_start(record: Option<&RegisterRecord>, names_snapshot: bool) -> St
     }
 }
 
-/// Whether the run had come no further than this: what is kept of an older run, or a savepoint with which an older one was
-/// stopped, knows nothing of what has been committed since.
+/// Whether the run had come no further than this: what is kept of an older run, or a savepoint with which an
+/// older one was stopped, knows nothing of what has been committed since.
 fn is_where_it_ended(record: &RegisterRecord, kept: &CompletedRef) -> bool {
     let figures = record.ended.as_ref().map(|ended| &ended.figures);
     let reached = figures.and_then(|figures| figures.last_checkpoint.max(figures.resumed_from));

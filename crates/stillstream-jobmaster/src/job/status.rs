@@ -21,10 +21,11 @@ pub enum JobStatus {
     Canceled,
     /// Failed for good. Final.
     Failed,
-    /// Reached the end of its input, or was stopped with a savepoint (as in Flink, whose clients wait for this state). Final.
+    /// Reached the end of its input, or was stopped with a savepoint (as in Flink, whose clients wait for
+    /// this state). Final.
     Finished,
-    /// Was stopped with a checkpoint from which its next start goes on by itself. Final for this process (Flink's word for a job
-    /// that is no longer run here and may be run again).
+    /// Was stopped with a checkpoint from which its next start goes on by itself. Final for this process
+    /// (Flink's word for a job that is no longer run here and may be run again).
     Suspended,
 }
 
@@ -70,7 +71,8 @@ impl JobStatus {
             Self::Initializing => &[Self::Created, Self::Failed, Self::Cancelling],
             Self::Created => &[Self::Running, Self::Failing, Self::Cancelling, Self::Suspended],
             Self::Running => &[Self::Failing, Self::Cancelling, Self::Finished, Self::Suspended],
-            // to FINISHED: the end had been recorded, or was being recorded, when the failure or the cancel came
+            // to FINISHED: the end had been recorded, or was being recorded, when the failure or the cancel
+            // came
             Self::Failing => {
                 &[Self::Restarting, Self::Failed, Self::Cancelling, Self::Finished, Self::Suspended]
             }

@@ -1,9 +1,10 @@
 //! A person stops the job, or suspends it.
 //!
 //! While the tasks run, the coordinator takes the last checkpoint and has everything committed
-//! ([`stop`](crate::checkpoint)); here is what surrounds that. A *suspend*, which is a stop without a savepoint and without a drain,
-//! works in each phase: where no attempt runs there is nothing uncommitted beyond the newest checkpoint, so that the end is
-//! recorded at once, and an attempt that is being deployed or has failed is stopped first.
+//! ([`stop`](crate::checkpoint)); here is what surrounds that. A *suspend*, which is a stop without a
+//! savepoint and without a drain, works in each phase: where no attempt runs there is nothing uncommitted
+//! beyond the newest checkpoint, so that the end is recorded at once, and an attempt that is being deployed
+//! or has failed is stopped first.
 //!
 //! A job without checkpoints has nothing that could be kept without a savepoint. There a suspend is a cancel.
 
@@ -13,7 +14,7 @@ use stillstream_types::{CheckpointKind, Error, ErrorKind, JobOutcome};
 
 use super::engine::{JobEngine, Phase};
 use super::interface::{JobCommand, Level, StopRequest};
-use super::stopping::Why;
+use super::stopping::StopReason;
 use crate::checkpoint::command::CheckpointReport;
 use crate::checkpoint::event::{Event, RequestId};
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
@@ -29,8 +30,10 @@ impl JobEngine {
             Phase::Running => return self.coordinate(Event::StopRequested { request, savepoint, drain }),
             _ if self.recorded.is_some() => "the job has ended",
             Phase::Ended | Phase::Ending { .. } | Phase::Draining { .. } => "the job is ending already",
-            Phase::Stopping { why: Why::Cancel, .. } => "the job is being cancelled",
-            Phase::Stopping { why: Why::Over(_) | Why::Recorded, .. } => "the job is ending already",
+            Phase::Stopping { reason: StopReason::Cancel, .. } => "the job is being cancelled",
+            Phase::Stopping { reason: StopReason::Over(_) | StopReason::Recorded, .. } => {
+                "the job is ending already"
+            }
             _ if self.suspend.is_some() => "the job is being stopped already",
             _ if !suspends => "no attempt runs: try again when the job runs",
             Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => {
@@ -39,7 +42,7 @@ impl JobEngine {
             }
             Phase::Deploying(_) | Phase::Stopping { .. } => {
                 self.suspend = Some(request);
-                return self.stop(Why::Suspend);
+                return self.stop(StopReason::Suspend);
             }
         };
         self.refuse(request, refusal);
@@ -66,7 +69,8 @@ impl JobEngine {
         }
     }
 
-    /// Has the end recorded of a job of which nothing runs: the newest checkpoint holds all that is not committed.
+    /// Has the end recorded of a job of which nothing runs: the newest checkpoint holds all that is not
+    /// committed.
     pub(super) fn end_suspended(&mut self) {
         // it is seen if the record does not come about
         let error = Error::new(ErrorKind::Storage, format!("job `{}` was to be suspended", self.job.name));
@@ -141,14 +145,14 @@ impl JobEngine {
         self.coordinate(Event::DrainOverdue { message });
     }
 
-    /// The tasks do not go on by themselves after a stop that has failed. It is nobody's fault, so the restart strategy is not
-    /// asked and there is no pause.
+    /// The tasks do not go on by themselves after a stop that has failed. It is nobody's fault, so the
+    /// restart strategy is not asked and there is no pause.
     pub(super) fn restart_attempt(&mut self, message: String) {
         self.log(Level::Warn, message.clone());
         let error = Error::new(ErrorKind::Checkpoint, message);
         if matches!(self.phase, Phase::Running) {
             self.advance(super::status::JobStatus::Failing);
-            self.stop(Why::Restart(error));
+            self.stop(StopReason::Restart(error));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! How an attempt stops, by a failure, a person or another leader, and what follows: a restart, or the end of the job.
+//! How an attempt stops, by a failure, a person or another leader, and what follows: a restart, or the end of
+//! the job.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::message::Control;
 
 /// Why an attempt stops.
 #[derive(Debug)]
-pub(super) enum Why {
+pub(super) enum StopReason {
     /// The restart strategy decides.
     Failure(Error),
     /// The attempt begins anew, whatever the restart strategy says.
@@ -25,7 +26,8 @@ pub(super) enum Why {
     Suspend,
     /// The register has the job's good end, and nothing may be emitted any more.
     Recorded,
-    /// The job ends with this error, and nothing can be recorded: another process owns it, or the register is away.
+    /// The job ends with this error, and nothing can be recorded: another process owns it, or the register is
+    /// away.
     Over(Error),
 }
 
@@ -44,7 +46,7 @@ impl JobEngine {
                 // it is said once it is known what follows from it
                 self.log(Level::Debug, error.to_string());
                 self.advance(JobStatus::Failing);
-                self.stop(Why::Failure(error));
+                self.stop(StopReason::Failure(error));
             }
             // no attempt can begin after this one
             Phase::WaitingToRestart { .. } if error.is_fatal() => {
@@ -52,11 +54,13 @@ impl JobEngine {
                 self.remember(&error, false);
                 self.give_up(error);
             }
-            Phase::Stopping { why: Why::Failure(old), .. } if error.is_fatal() && !old.is_fatal() => {
+            Phase::Stopping { reason: StopReason::Failure(old), .. }
+                if error.is_fatal() && !old.is_fatal() =>
+            {
                 *old = error
             }
-            Phase::Stopping { why: why @ Why::Restart(_), .. } if error.is_fatal() => {
-                *why = Why::Failure(error)
+            Phase::Stopping { reason: reason @ StopReason::Restart(_), .. } if error.is_fatal() => {
+                *reason = StopReason::Failure(error)
             }
             // what follows from a failure is not news
             _ => self.log(Level::Debug, error.to_string()),
@@ -69,11 +73,11 @@ impl JobEngine {
             Phase::Draining { .. } | Phase::Stopping { .. } if self.recorded.is_some() => {}
             Phase::Deploying(_) | Phase::Running | Phase::Draining { .. } => {
                 self.advance(JobStatus::Cancelling);
-                self.stop(Why::Cancel);
+                self.stop(StopReason::Cancel);
             }
-            Phase::Stopping { why: Why::Over(_), .. } => {}
-            Phase::Stopping { why, .. } => {
-                *why = Why::Cancel;
+            Phase::Stopping { reason: StopReason::Over(_), .. } => {}
+            Phase::Stopping { reason, .. } => {
+                *reason = StopReason::Cancel;
                 self.advance(JobStatus::Cancelling);
             }
             Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => {
@@ -84,17 +88,17 @@ impl JobEngine {
         }
     }
 
-    pub(super) fn stop(&mut self, why: Why) {
+    pub(super) fn stop(&mut self, reason: StopReason) {
         match &mut self.phase {
             Phase::Ended => {}
-            Phase::Stopping { why: old, .. } => *old = why,
+            Phase::Stopping { reason: old, .. } => *old = reason,
             // nothing runs
             Phase::Preparing { .. } | Phase::WaitingToRestart { .. } | Phase::Ending { .. } => {
-                self.stopped(why)
+                self.stopped(reason)
             }
             Phase::Deploying(_) | Phase::Running | Phase::Draining { .. } => {
                 let deadline = Some(self.at.now + self.job.cancellation_timeout);
-                self.phase = Phase::Stopping { why, deadline, warned: false };
+                self.phase = Phase::Stopping { reason, deadline, warned: false };
                 self.tell(Control::Stop);
                 self.all_stopped();
             }
@@ -108,7 +112,7 @@ impl JobEngine {
         }
         match self.leave_phase() {
             Phase::Draining { .. } => self.end_well(),
-            Phase::Stopping { why, .. } => self.stopped(why),
+            Phase::Stopping { reason, .. } => self.stopped(reason),
             other => self.phase = other,
         }
     }
@@ -118,34 +122,34 @@ impl JobEngine {
     }
 
     /// No worker has an attempt any more.
-    fn stopped(&mut self, why: Why) {
+    fn stopped(&mut self, reason: StopReason) {
         if self.recorded.is_some() {
-            if let Why::Failure(error) | Why::Over(error) = why {
+            if let StopReason::Failure(error) | StopReason::Over(error) = reason {
                 self.log(Level::Warn, format!("after the job had ended: {error}"));
             }
             return self.end_well();
         }
-        match why {
-            Why::Over(error) => {
+        match reason {
+            StopReason::Over(error) => {
                 self.remember(&error, false);
                 self.end_failed(error);
             }
-            Why::Cancel | Why::Recorded => {
+            StopReason::Cancel | StopReason::Recorded => {
                 self.attempt_stopped("the job was cancelled".into(), false);
                 self.end_cancelled();
             }
-            Why::Suspend => {
+            StopReason::Suspend => {
                 self.attempt_stopped("the job is suspended".into(), false);
                 self.end_suspended();
             }
-            Why::Restart(error) => {
+            StopReason::Restart(error) => {
                 self.attempt_stopped(error.to_string(), true);
                 if self.coordinator.ending().is_some() {
                     return self.await_the_record(error);
                 }
                 self.restart_after(error, Duration::ZERO, 1);
             }
-            Why::Failure(error) => self.after_failure(error),
+            StopReason::Failure(error) => self.after_failure(error),
         }
     }
 
@@ -204,15 +208,15 @@ impl JobEngine {
     /// Half of the time to stop is over, or all of it.
     pub(super) fn on_stopping_time(&mut self) {
         let (now, half) = (self.at.now, self.job.cancellation_timeout / 2);
-        let Phase::Stopping { why, deadline, warned } = &mut self.phase else { return };
+        let Phase::Stopping { reason, deadline, warned } = &mut self.phase else { return };
         let Some(at) = *deadline else { return };
         if now >= at {
             *deadline = None;
             self.give_up_waiting();
         } else if now >= at.saturating_sub(half) && !std::mem::replace(warned, true) {
-            let after = match why {
-                Why::Failure(error) | Why::Restart(error) => Some(error.to_string()),
-                Why::Cancel | Why::Suspend | Why::Recorded | Why::Over(_) => None,
+            let after = match reason {
+                StopReason::Failure(error) | StopReason::Restart(error) => Some(error.to_string()),
+                StopReason::Cancel | StopReason::Suspend | StopReason::Recorded | StopReason::Over(_) => None,
             };
             let workers = self.unstopped();
             self.out.push(JobCommand::StillStopping { workers, after });
@@ -236,14 +240,17 @@ impl JobEngine {
     pub(super) fn on_not_replaced(&mut self, error: Error) {
         let error = error.with_kind(ErrorKind::Timeout);
         match self.leave_phase() {
-            Phase::Stopping { why: Why::Over(over), .. } => self.stopped(Why::Over(over)),
-            Phase::Stopping { why, .. } => {
+            Phase::Stopping { reason: StopReason::Over(over), .. } => self.stopped(StopReason::Over(over)),
+            Phase::Stopping { reason, .. } => {
                 self.attempt_stopped(error.to_string(), false);
                 self.remember(&error, false);
-                let outcome = match why {
-                    Why::Cancel => JobOutcome::Cancelled,
-                    Why::Suspend => JobOutcome::Suspended,
-                    Why::Failure(_) | Why::Restart(_) | Why::Recorded | Why::Over(_) => JobOutcome::Failed,
+                let outcome = match reason {
+                    StopReason::Cancel => JobOutcome::Cancelled,
+                    StopReason::Suspend => JobOutcome::Suspended,
+                    StopReason::Failure(_)
+                    | StopReason::Restart(_)
+                    | StopReason::Recorded
+                    | StopReason::Over(_) => JobOutcome::Failed,
                 };
                 self.end_with(outcome, error);
             }

@@ -1,12 +1,13 @@
-//! Whole job lives in random schedules: deployed, running, failing, restarted, rescaled, cancelled, stopped with a savepoint,
-//! drained, suspended, finished; under crashes of the JobManager and rivals that take the job over; messages in any order, lost,
-//! late and doubled; storage and register that fail, or of which nobody knows what they did; tasks that fail and workers that
-//! do not stop.
+//! Whole job lives in random schedules: deployed, running, failing, restarted, rescaled, cancelled, stopped
+//! with a savepoint, drained, suspended, finished; under crashes of the JobManager and rivals that take the
+//! job over; messages in any order, lost, late and doubled; storage and register that fail, or of which
+//! nobody knows what they did; tasks that fail and workers that do not stop.
 //!
-//! What must hold is checked after each step: no committed record is lost or doubled, no completed checkpoint misses a file, a
-//! job ends once and as the register says, a cancel is over in its time; a stop that was answered with success has left a whole
-//! snapshot and all output committed, and after one that was not the job runs; a savepoint of a running job changes nothing;
-//! and once faults stop the job goes on to its finish.
+//! What must hold is checked after each step: no committed record is lost or doubled, no completed checkpoint
+//! misses a file, a job ends once and as the register says, a cancel is over in its time; a stop that was
+//! answered with success has left a whole snapshot and all output committed, and after one that was not the
+//! job runs; a savepoint of a running job changes nothing; and once faults stop the job goes on to its
+//! finish.
 //!
 //! Everything follows from the seed. A failing one prints the line that runs it alone.
 

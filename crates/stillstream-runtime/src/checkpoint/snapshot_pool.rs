@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens stores for the snapshots of a job.
 pub trait SnapshotStores: Send + Sync + fmt::Debug {
-    /// The store for what `label` (a subtask) writes for a checkpoint, or for a savepoint: into its own directory then,
-    /// wherever checkpoints go.
+    /// The store for what `label` (a subtask) writes for a checkpoint, or for a savepoint: into its own
+    /// directory then, wherever checkpoints go.
     fn store(
         &self,
         checkpoint: CheckpointId,

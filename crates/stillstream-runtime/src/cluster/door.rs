@@ -1,7 +1,7 @@
 //! Where worker processes come in: the JobManager's port, and who is let through.
 //!
-//! Anybody on the machine can connect. Until a connection has said the job's token it costs one small task: no thread, no more
-//! memory than its hello may have bytes, and not for long.
+//! Anybody on the machine can connect. Until a connection has said the job's token it costs one small task:
+//! no thread, no more memory than its hello may have bytes, and not for long.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,7 +19,8 @@ use super::wire::{self, LARGEST_HELLO, ToManager};
 
 /// How long a connection may take to say who it is.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections that have not said who they are: when there are more, the oldest is dropped. A worker process says it at once.
+/// Connections that have not said who they are: when there are more, the oldest is dropped. A worker process
+/// says it at once.
 const WAITING_ROOM: usize = 64;
 
 /// Takes a connection with its hello; an error says why it is refused.
@@ -63,7 +64,8 @@ impl Door {
     }
 }
 
-/// Some connections were refused. Only every power of two of them is worth a line: a stranger must not fill the log.
+/// Some connections were refused. Only every power of two of them is worth a line: a stranger must not fill
+/// the log.
 fn refused(count: u64, why: &str) {
     if count.is_power_of_two() {
         tracing::warn!("a connection to the JobManager's port was refused: {why} ({count} so far)");

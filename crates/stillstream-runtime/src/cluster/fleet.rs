@@ -69,9 +69,9 @@ impl fmt::Debug for LocalFleet {
 /// Makes what a worker needs, given where it counts what it does.
 pub(crate) type ContextFactory = Arc<dyn Fn(Arc<WorkerMetrics>) -> WorkerContext + Send + Sync>;
 
-/// Runs one attempt on this thread. A panic of the engine becomes a failure that names the worker, and the worker is reported
-/// as stopped all the same: otherwise the JobManager would wait for it. `broken` is set before that, and the worker must not be
-/// used again. Returns whether all input had been processed.
+/// Runs one attempt on this thread. A panic of the engine becomes a failure that names the worker, and the
+/// worker is reported as stopped all the same: otherwise the JobManager would wait for it. `broken` is set
+/// before that, and the worker must not be used again. Returns whether all input had been processed.
 pub(crate) fn run_caught(
     worker: &mut Worker,
     context: &WorkerContext,

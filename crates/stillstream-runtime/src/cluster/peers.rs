@@ -1,8 +1,9 @@
 //! Sockets between the worker processes of one attempt.
 //!
-//! A process dials those with lower numbers and is dialled by those with higher ones. A connection says first who it is: a
-//! pass of a fixed length with the job's token and the generation, and the number of its process. Whoever says something else,
-//! or nothing for some seconds, is turned away; strangers keep nobody waiting.
+//! A process dials those with lower numbers and is dialled by those with higher ones. A connection says first
+//! who it is: a pass of a fixed length with the job's token and the generation, and the number of its
+//! process. Whoever says something else, or nothing for some seconds, is turned away; strangers keep nobody
+//! waiting.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -35,7 +35,8 @@ pub(crate) struct Identity {
     pub manager: String,
     pub token: String,
     pub submission: usize,
-    /// The number of key groups of operators whose state had another one than the default when the job started.
+    /// The number of key groups of operators whose state had another one than the default when the job
+    /// started.
     pub key_groups: BTreeMap<OperatorId, u32>,
 }
 
@@ -126,8 +127,8 @@ pub(crate) struct WorkerProcess {
     pub clock: Arc<dyn Clock>,
     /// `heartbeat.timeout`: a process that is silent for so long is killed.
     pub silence: Duration,
-    /// The newest generation that was told to stop: one that still waits for its peers gives up, and one that has not begun
-    /// never does.
+    /// The newest generation that was told to stop: one that still waits for its peers gives up, and one that
+    /// has not begun never does.
     pub stopped: AtomicU64,
 }
 
@@ -181,7 +182,8 @@ impl WorkerProcess {
                         Err(error) => link.report(generation, Report::Failed { subtask: None, error }),
                     }
                 }
-                // an attempt that was told to stop before it began does not begin: it has been reported as stopped
+                // an attempt that was told to stop before it began does not begin: it has been reported as
+                // stopped
                 FromManager::Start(_) if this.is_stopped(generation) => listener = None,
                 FromManager::Start(start) => {
                     passing("before-worker-starts");
@@ -244,8 +246,8 @@ impl WorkerProcess {
         }
     }
 
-    /// One attempt. However it goes, each worker is reported as stopped in the end: by its own thread, or here if that never
-    /// came so far.
+    /// One attempt. However it goes, each worker is reported as stopped in the end: by its own thread, or
+    /// here if that never came so far.
     fn run(
         &self,
         generation: Generation,
@@ -305,7 +307,8 @@ impl WorkerProcess {
         let metrics = self.metrics.clone();
         let clean = Arc::new(AtomicBool::new(true));
         let ended = clean.clone();
-        // nothing is ever sent: when the last worker thread has ended, all copies of `alive` are gone and `all_ended` hears of it
+        // nothing is ever sent: when the last worker thread has ended, all copies of `alive` are gone and
+        // `all_ended` hears of it
         let (alive, all_ended) = mpsc::channel::<Infallible>();
         let guards = timely::execute::execute_from(
             builders,
@@ -324,8 +327,8 @@ impl WorkerProcess {
             Error::new(ErrorKind::Peer, format!("the dataflow between processes cannot start: {error}"))
         })?;
         let _ = all_ended.recv();
-        // After a stop, shutting the sockets ends the threads that read them. After a clean end those threads still have to send
-        // what the peers wait for, and end by themselves.
+        // After a stop, shutting the sockets ends the threads that read them. After a clean end those threads
+        // still have to send what the peers wait for, and end by themselves.
         if !clean.load(Ordering::SeqCst) {
             raw.iter().for_each(|socket| {
                 let _ = socket.shutdown(Shutdown::Both);
@@ -336,8 +339,8 @@ impl WorkerProcess {
     }
 }
 
-/// Figures of the workers, which are the heartbeat too. A process whose figures stand still sends them less often, so that one
-/// that has nothing to do is left asleep.
+/// Figures of the workers, which are the heartbeat too. A process whose figures stand still sends them less
+/// often, so that one that has nothing to do is left asleep.
 fn start_heartbeat(link: &Arc<Link>, idle: Duration) {
     let beating = link.clone();
     let beat = move || {
@@ -361,7 +364,8 @@ fn start_heartbeat(link: &Arc<Link>, idle: Duration) {
     }
 }
 
-/// A lost peer makes Timely's network threads panic; the JobManager tells the story in one line, so they need not.
+/// A lost peer makes Timely's network threads panic; the JobManager tells the story in one line, so they need
+/// not.
 fn quiet_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -1,12 +1,12 @@
 //! Worker processes of this machine: started from the same program, replaced when they die.
 //!
-//! A process stays from attempt to attempt; each attempt gives it fresh sockets to its peers. A process whose connection to
-//! the JobManager closes is lost at once; one that is silent for `heartbeat.timeout` is killed.
+//! A process stays from attempt to attempt; each attempt gives it fresh sockets to its peers. A process whose
+//! connection to the JobManager closes is lost at once; one that is silent for `heartbeat.timeout` is killed.
 //!
-//! An attempt is brought up by a thread of its own, and a process may die at every step of that. Then the attempt has failed
-//! like any other: the loss is reported once, each worker is reported as stopped once, and the next attempt starts the
-//! process anew. What keeps this right: the generation, whether it was told to stop, and who is connected stand under one
-//! lock, and nothing is sent for an attempt that is over.
+//! An attempt is brought up by a thread of its own, and a process may die at every step of that. Then the
+//! attempt has failed like any other: the loss is reported once, each worker is reported as stopped once, and
+//! the next attempt starts the process anew. What keeps this right: the generation, whether it was told to
+//! stop, and who is connected stand under one lock, and nothing is sent for an attempt that is over.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -39,7 +39,8 @@ pub(crate) const ENV_KEY_GROUPS: &str = "STILLSTREAM_KEY_GROUPS";
 
 /// How long a process may take to start and to open its sockets.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// When a process dies, its peers notice as soon as the JobManager does. So long their complaint waits for the cause.
+/// When a process dies, its peers notice as soon as the JobManager does. So long their complaint waits for
+/// the cause.
 const CAUSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
@@ -50,7 +51,8 @@ struct Peer {
     listening: Option<String>,
     /// Grows with each new process, so that a late end of an old connection is not taken for the new one's.
     incarnation: u64,
-    /// Its connection has closed, and it is being seen to that it is dead: its workers are reported as stopped after that.
+    /// Its connection has closed, and it is being seen to that it is dead: its workers are reported as
+    /// stopped after that.
     ending: bool,
 }
 
@@ -291,8 +293,8 @@ impl Connections {
         }
     }
 
-    /// A worker has lost a peer. Waits, for a moment, until it is known which process died and how: that is then the attempt's
-    /// failure, and not what others saw of it.
+    /// A worker has lost a peer. Waits, for a moment, until it is known which process died and how: that is
+    /// then the attempt's failure, and not what others saw of it.
     fn cause_is_known(&self, generation: Generation) -> bool {
         let mut peers = self.peers.lock();
         let deadline = self.clock.elapsed() + CAUSE_TIMEOUT;
@@ -334,7 +336,8 @@ impl Connections {
         let text = format!("worker process {process} was lost: {how}");
         self.post_failed(generation, Error::new(ErrorKind::Peer, text));
         self.post_stopped(generation, process);
-        // it died between two attempts, and the newer one was told to stop before this process was started anew
+        // it died between two attempts, and the newer one was told to stop before this process was started
+        // anew
         let newer = peers.generation;
         if newer != generation && peers.stopping == Some(newer) && peers.peers[process].writer.is_none() {
             self.post_stopped(newer, process);
@@ -344,7 +347,8 @@ impl Connections {
         self.changed.notify_all();
     }
 
-    /// Waits until `ready` holds for all processes. `None`: the attempt is over, and somebody else has said why.
+    /// Waits until `ready` holds for all processes. `None`: the attempt is over, and somebody else has said
+    /// why.
     fn wait_for(
         &self,
         generation: Generation,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use stillstream_jobmaster::RestoredState;
 use stillstream_types::config::CheckpointingMode;
 use stillstream_types::crash::crash_point;
 use stillstream_types::file_access::FileAccess;
@@ -96,7 +97,16 @@ pub(crate) fn open_chain(
         let last = at + 1 == task.chain.len();
         let (id, name, reach) = (operator.id, operator.name.clone(), operator.reach.clone());
         let named = |error: Error| {
-            error.context(format!("opening operator `{}` (subtask {})", operator.name, info.subtask.index))
+            let what = format!("opening operator `{}` (subtask {})", operator.name, info.subtask.index);
+            error.context(match spec.restored.as_deref() {
+                Some(RestoredState { location: Some(location), .. }) => {
+                    format!("{what} with its state from `{location}`")
+                }
+                Some(RestoredState { checkpoint, .. }) => {
+                    format!("{what} with its state from checkpoint {checkpoint}")
+                }
+                None => what,
+            })
         };
         match &operator.body {
             NodeBody::Source(factory) => {

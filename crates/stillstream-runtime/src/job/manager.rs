@@ -196,6 +196,7 @@ impl Manager {
                 {
                     self.state.savepoint = Some(report.path.clone());
                 }
+                self.say_answer(&result);
                 if let Some(reply) = self.state.requests.remove(&request) {
                     let located = |report: CheckpointReport| CheckpointReport {
                         path: self.home.locate(&report.path),

@@ -245,7 +245,7 @@ fn start_of(
                     storage.display(),
                     kept.path
                 ),
-                None => "no checkpoint was kept; `--start-fresh` runs it from the beginning".into(),
+                None => "no checkpoint was kept; `--from` a savepoint goes on from that, `--start-fresh` runs it from the beginning".into(),
             };
             let message = format!(
                 "job `{name}` was cancelled {} and is not run again unasked: {kept} (its register: {})",

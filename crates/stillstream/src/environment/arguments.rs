@@ -23,6 +23,8 @@ struct Reading {
     mistakes: Vec<String>,
     help: bool,
     mode: Mode,
+    /// Whether a flag that nobody knows is an error.
+    strict: bool,
 }
 
 impl Reading {
@@ -65,14 +67,14 @@ impl Reading {
         let is_flag = flag.starts_with('-') && flag.len() > 2 && flag.parse::<f64>().is_err();
         if !known && is_flag {
             let nearest = flags::nearest(flag, own);
-            // a program that has named its own arguments has no others
-            let strict = !own.is_empty() && flag.starts_with("--");
+            let strict = self.strict && flag.starts_with("--");
             match nearest {
                 Some(nearest) => self
                     .mistakes
                     .push(format!("unknown argument `{flag}`: did you mean `{nearest}`? ({OWN})")),
                 None if strict => {
-                    self.mistakes.push(format!("unknown argument `{flag}`: `--help` lists all arguments"));
+                    self.mistakes
+                        .push(format!("unknown argument `{flag}`: `--help` lists all arguments ({OWN})"));
                 }
                 None => {}
             }
@@ -80,8 +82,8 @@ impl Reading {
         self.rest.push(argument);
     }
 
-    fn read(arguments: impl Iterator<Item = String>, own: &[Own<'_>]) -> Self {
-        let mut this = Self::default();
+    fn read(arguments: impl Iterator<Item = String>, own: &[Own<'_>], strict: bool) -> Self {
+        let mut this = Self { strict, ..Self::default() };
         let mut arguments = arguments.peekable();
         // a subcommand can only be the first argument
         match arguments.peek().map(String::as_str) {
@@ -152,7 +154,9 @@ struct Found {
 /// From arguments.
 impl StreamExecutionEnvironment {
     /// An environment with the settings that the program was started with: see [`from_arguments`](Self::from_arguments) for
-    /// the arguments. Others are left for the program, in [`arguments`](Self::arguments).
+    /// the arguments. Words that are no `--argument`, and all behind `--`, are left for the program, in
+    /// [`arguments`](Self::arguments). An `--argument` of the program's own has to be named, by
+    /// [`from_args_with`](Self::from_args_with): any other is an error, so that no typo is passed over.
     ///
     /// `--help` prints the arguments and ends the program. Without `--config` the file in the folder that the variable
     /// `STILLSTREAM_CONF_DIR` names is read.
@@ -192,7 +196,7 @@ impl StreamExecutionEnvironment {
                 Error::new(ErrorKind::Configuration, format!("argument {argument:?} is not valid UTF-8 text"))
             })
         });
-        let reading = Reading::read(arguments.collect::<Result<Vec<_>>>()?.into_iter(), &own);
+        let reading = Reading::read(arguments.collect::<Result<Vec<_>>>()?.into_iter(), &own, true);
         if reading.help {
             let program = Path::new(&program).file_name().unwrap_or(&program).to_string_lossy().into_owned();
             // a reader that has seen enough (`--help | head`) is no failure
@@ -247,7 +251,7 @@ impl StreamExecutionEnvironment {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        let reading = Reading::read(arguments.into_iter().map(Into::into), &[]);
+        let reading = Reading::read(arguments.into_iter().map(Into::into), &[], false);
         let Found { env, rest } = Self::from_reading(reading, None)?;
         Ok((env, rest))
     }
@@ -444,7 +448,7 @@ mod tests {
     fn a_program_that_names_its_arguments_has_no_others() {
         let own =
             [Own { usage: "--year N", meaning: "the year" }, Own { usage: "--form", meaning: "the form" }];
-        let read = |arguments: &[&str]| Reading::read(arguments.iter().map(|a| a.to_string()), &own);
+        let read = |arguments: &[&str]| Reading::read(arguments.iter().map(|a| a.to_string()), &own, true);
         let right = read(&["--year=3", "--form", "x", "--parallelism", "2", "--", "--any"]);
         assert_eq!(right.mistakes, [""; 0]);
         assert_eq!(right.rest, ["--year=3", "--form", "x", "--any"]);
@@ -456,9 +460,9 @@ mod tests {
     #[test]
     fn help_is_asked_for_by_two_names_and_shows_every_argument() {
         for flag in ["--help", "-h"] {
-            assert!(Reading::read(["x".to_string(), flag.to_string()].into_iter(), &[]).help);
+            assert!(Reading::read(["x".to_string(), flag.to_string()].into_iter(), &[], true).help);
         }
-        assert!(!Reading::read(["--".to_string(), "--help".to_string()].into_iter(), &[]).help);
+        assert!(!Reading::read(["--".to_string(), "--help".to_string()].into_iter(), &[], true).help);
         let help = StreamExecutionEnvironment::help("words", &[("--year N", "the year")]);
         for part in [
             "words [run | plan] [ARGUMENTS]",

@@ -84,7 +84,8 @@ fn until(mut there: impl FnMut() -> bool) {
 
 /// How many files of committed output there are.
 fn files(out: &Path) -> usize {
-    std::fs::read_dir(out).into_iter().flatten().flatten().filter(|entry| entry.path().is_file()).count()
+    let names = std::fs::read_dir(out).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("part-")).count()
 }
 
 /// Waits for the first committed output.

@@ -138,6 +138,7 @@ fn a_job_that_wants_another_server_than_its_process_has_does_not_start() {
         assert_eq!(error.kind(), ErrorKind::Configuration);
         assert!(error.to_string().contains(part), "{key}: {error}");
     }
+    assert!(job.wait_until(Duration::from_secs(60), |job| job.status() == JobStatus::Running));
     assert_eq!(get(address, &format!("/jobs/{}/status", job.id())), json!({ "status": "RUNNING" }));
     job.cancel();
     assert!(job.wait().is_err());

@@ -1,5 +1,6 @@
-//! The next version of the job `flights`, for the upgrade that `upgrade.sh` shows: it goes on from a savepoint of the first
-//! version. A field and an operator are new; everything else is the first version's own code.
+//! The next version of the job `flights`, for the upgrade that `upgrade.sh` shows: it goes on from a
+//! savepoint of the first version. A field and an operator are new; everything else is the first version's
+//! own code.
 
 #[allow(dead_code, reason = "its weather has been replaced")]
 #[path = "../rows.rs"]
@@ -39,8 +40,8 @@ fn is_stormy(hour: &rows::AirportHour) -> bool {
 #[expect(clippy::disallowed_methods, reason = "the start of the program reads its arguments")]
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let env = StreamExecutionEnvironment::from_args_with(options::OWN)?;
     let options::Options { settings, .. } = options::parse(&arguments)?;
-    let env = StreamExecutionEnvironment::from_args()?;
     // new: how many stormy hours each airport has had since the upgrade
     job::build(&env, &settings)
         .filter(is_stormy)

@@ -42,7 +42,7 @@ fn so_many_failures_in_a_row_as_tolerated_do_not_fail_the_job() {
         failed_job(&bench.decline(id, sink())).map(str::to_owned)
     };
     // the timer's requests wait behind those by hand
-    bench.coordinator.next_periodic = None;
+    bench.coordinator.requests.stop_timer();
     assert_eq!(decline(&mut bench, 1), None);
     assert_eq!(decline(&mut bench, 2), None);
     bench.now += SECOND * 10;

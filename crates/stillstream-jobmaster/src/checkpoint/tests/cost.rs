@@ -1,7 +1,8 @@
 use super::*;
 
-/// The cost of an acknowledgement must not grow with the number of tasks. Were it linear, the larger job would be 100 times
-/// slower for the same number of acknowledgements; a factor of 10 leaves room for caches and a busy machine.
+/// The cost of an acknowledgement must not grow with the number of tasks. Were it linear, the larger job
+/// would be 100 times slower for the same number of acknowledgements; a factor of 10 leaves room for caches
+/// and a busy machine.
 #[test]
 fn an_acknowledgement_costs_about_the_same_with_a_hundred_tasks_and_with_ten_thousand() {
     let small = time_of_acknowledgements(100, 2000);

@@ -185,7 +185,7 @@ fn a_last_checkpoint_that_fails_restarts_the_attempt_since_its_sources_stand_sti
 #[test]
 fn a_stop_of_which_no_task_has_heard_fails_and_the_job_goes_on_as_it_was() {
     let mut bench = Bench::running(CheckpointConfig { max_concurrent: 100, ..every_ten_seconds() });
-    for id in 1..=crate::checkpoint::ID_RESERVE {
+    for id in 1..=crate::checkpoint::ids::ID_RESERVE {
         bench.trigger(id);
     }
     bench.stop(Some(PLACE), false);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::checkpoint::ID_RESERVE;
+use crate::checkpoint::ids::ID_RESERVE;
 
 #[test]
 fn the_timer_triggers_the_sources_at_the_interval() {
@@ -68,7 +68,8 @@ fn when_the_reserve_of_ids_is_used_up_more_are_reserved_before_a_task_hears_of_o
     assert_eq!(bench.register_written(), [trigger(1, 9)]);
 }
 
-/// A bench whose reserve of ids is used up, and which has just asked for more for checkpoint `ID_RESERVE` + 1.
+/// A bench whose reserve of ids is used up, and which has just asked for more for checkpoint
+/// `ID_RESERVE` + 1.
 fn used_up(tolerable_failed_checkpoints: u32) -> Bench {
     let config = CheckpointConfig { max_concurrent: 100, ..every_ten_seconds() };
     let mut bench = Bench::running(CheckpointConfig { tolerable_failed_checkpoints, ..config });

@@ -80,8 +80,8 @@ fn a_snapshot_that_is_not_read_in_its_time_fails_the_attempt_and_comes_too_late(
     assert!(!bench.saw(|command| matches!(command, JobCommand::Deploy(_))));
 }
 
-/// Seed 46 of the simulation found this: the late answer deployed an attempt under the old generation while a new one was being
-/// claimed, and its job ran for ever without a checkpoint and without an end.
+/// Seed 46 of the simulation found this: the late answer deployed an attempt under the old generation while a
+/// new one was being claimed, and its job ran for ever without a checkpoint and without an end.
 #[test]
 fn a_snapshot_that_comes_while_the_next_attempt_is_being_claimed_starts_nothing() {
     let mut bench = Bench::new(Some(SECOND * 10), 2);

@@ -1,7 +1,8 @@
-//! The workers of an attempt: tasks open, read their input, write snapshots, commit, fail, and stop or do not.
+//! The workers of an attempt: tasks open, read their input, write snapshots, commit, fail, and stop or do
+//! not.
 //!
-//! Each snapshot has a file of its own, and names its local files as an incremental backend does: those that a confirmed
-//! checkpoint has by the path that they have there, all others newly written.
+//! Each snapshot has a file of its own, and names its local files as an incremental backend does: those that
+//! a confirmed checkpoint has by the path that they have there, all others newly written.
 
 use super::output::Transaction;
 use super::*;

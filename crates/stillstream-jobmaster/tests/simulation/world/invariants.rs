@@ -23,8 +23,8 @@ impl World {
         }
     }
 
-    /// The newest process's job ends at this moment by a person's word, or fails for good, under these faults. `None`: there is
-    /// no such process any more.
+    /// The newest process's job ends at this moment by a person's word, or fails for good, under these
+    /// faults. `None`: there is no such process any more.
     pub fn end_now(&mut self, cancel: bool, faults: Faults) -> Option<End> {
         self.only_the_newest();
         let newest = self.newest();
@@ -50,7 +50,8 @@ impl World {
         self.last_end
     }
 
-    /// From here on nothing goes wrong: the job must finish, and a start after it must find nothing but what is named.
+    /// From here on nothing goes wrong: the job must finish, and a start after it must find nothing but what
+    /// is named.
     pub fn end_well(&mut self) {
         self.faults = Faults::none();
         if !self.is_alive(self.newest()) {

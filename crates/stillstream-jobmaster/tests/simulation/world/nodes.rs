@@ -32,7 +32,8 @@ pub struct Node {
 }
 
 impl World {
-    /// A process starts: it looks at the register, claims the job, looks again, and runs it if it is to be run.
+    /// A process starts: it looks at the register, claims the job, looks again, and runs it if it is to be
+    /// run.
     pub(super) fn start_node(&mut self) {
         let mut fresh = false;
         match decide_start(self.register.as_ref(), false) {
@@ -123,7 +124,8 @@ impl World {
         self.start_node();
     }
 
-    /// The process is gone: its calls may still arrive, or do if it was not killed, but nobody hears the answers.
+    /// The process is gone: its calls may still arrive, or do if it was not killed, but nobody hears the
+    /// answers.
     pub(super) fn vanish(&mut self, at: usize, killed: bool) {
         if self.nodes[at].take().is_none() {
             return;

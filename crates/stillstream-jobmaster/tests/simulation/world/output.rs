@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// What a sink has prepared at the barrier of a checkpoint: its share of the records since the barrier before.
+/// What a sink has prepared at the barrier of a checkpoint: its share of the records since the barrier
+/// before.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transaction {
     pub generation: Generation,

@@ -60,7 +60,8 @@ impl World {
         let subtasks: Vec<SubtaskId> = nodes::tasks(&plan).into_iter().map(|task| task.id).collect();
         match control {
             Control::Trigger { id, savepoint, stop, .. } => {
-                // a leader that does not know yet that it is none may use up what it reserved, but never an id of another
+                // a leader that does not know yet that it is none may use up what it reserved, but never an
+                // id of another
                 assert!(self.used.insert(id), "id {id} is used twice");
                 assert!(id > node.used, "id {id} after {}", node.used);
                 node.used = id;

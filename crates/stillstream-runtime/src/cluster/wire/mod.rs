@@ -1,8 +1,8 @@
-//! Frames between the JobManager and its worker processes: a `u32` length (little-endian), then a protobuf message. Every
-//! message carries the generation that it belongs to.
+//! Frames between the JobManager and its worker processes: a `u32` length (little-endian), then a protobuf
+//! message. Every message carries the generation that it belongs to.
 //!
-//! There is a variant for each [`Report`] and each [`Control`], under the same name, and a few more by which a process is
-//! brought up. Both sides are the same program, so the messages have no versions.
+//! There is a variant for each [`Report`] and each [`Control`], under the same name, and a few more by which
+//! a process is brought up. Both sides are the same program, so the messages have no versions.
 //!
 //! | file | what is inside |
 //! |---|---|

@@ -50,8 +50,8 @@ impl Manager {
             None if !self.home.is_durable() => format!("starts empty: checkpoints are kept in {place}"),
             None if self.settings.start_fresh => {
                 format!(
-                    "starts empty, as stillstream.checkpoint.start-fresh (--start-fresh) says; checkpoints of before in \
-                         {place} are not used"
+                    "starts empty, as stillstream.checkpoint.start-fresh (--start-fresh) says; checkpoints of before in {place} \
+                     are not used, and what earlier runs have written stays and is written once more"
                 )
             }
             None => {
@@ -158,6 +158,18 @@ impl Manager {
             }
         };
         workers.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The outcome of a savepoint: whoever asked for it may be gone.
+    pub(super) fn say_answer(&mut self, result: &Result<CheckpointReport, CheckpointFailure>) {
+        match result {
+            Ok(report) if report.kind == CheckpointKind::Savepoint => {
+                let (path, took) = (&report.path, time(report.duration));
+                self.write(Level::Info, &format!("savepoint {path} was completed in {took}"));
+            }
+            Ok(_) => {}
+            Err(failure) => self.write(Level::Warn, &format!("what was asked for has failed: {failure}")),
+        }
     }
 
     pub(super) fn say_still_stopping(&mut self, workers: &[usize], after: Option<String>) {
