@@ -120,8 +120,8 @@ fn rescale(
     Ok(each_parallelism_becomes_others(&small(folder.path(), incremental), &pairs, form, &store)?)
 }
 
-// a restore opens all databases whose key groups overlap one's own: three others for each are enough to meet each number
-// of them, more subtasks and fewer
+// a restore opens all databases whose key groups overlap one's own: three others for each are enough to meet
+// each number of them, more subtasks and fewer
 #[test]
 fn native_savepoints_of_1_to_8_subtasks_become_the_state_of_three_other_numbers_each() -> Result {
     rescale(false, &ONE_TO_EIGHT, |p| [0, 2, 5].map(|step| (p + step) % 8 + 1).to_vec(), NATIVE)
@@ -233,8 +233,8 @@ enum Step {
         notice: bool,
     },
     Savepoint,
-    /// The oldest savepoint is written. Its owner may delete it at once, and of one that failed, or that a stop took, the
-    /// backend may be told.
+    /// The oldest savepoint is written. Its owner may delete it at once, and of one that failed, or that a stop
+    /// took, the backend may be told.
     Write {
         delete: bool,
         notice: Option<bool>,

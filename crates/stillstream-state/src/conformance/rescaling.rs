@@ -107,7 +107,8 @@ pub fn every_parallelism_becomes_every_other(
     each_parallelism_becomes_others(factory, &pairs, form, store)
 }
 
-/// Each number of subtasks becomes each one that is named with it, in one form: all kinds of state, windows and timers.
+/// Each number of subtasks becomes each one that is named with it, in one form: all kinds of state, windows and
+/// timers.
 ///
 /// It makes many backends, so each backend calls it where that takes the least time.
 ///
