@@ -1,5 +1,5 @@
-//! Random programs against plain maps: checkpoints that overlap, are aborted, or completed without a notice; savepoints and
-//! restores in between, at other parallelism too.
+//! Random programs against plain maps: checkpoints that overlap, are aborted, or completed without a notice;
+//! savepoints and restores in between, at other parallelism too.
 
 use std::collections::{BTreeMap, BTreeSet};
 

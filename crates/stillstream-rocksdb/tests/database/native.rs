@@ -9,7 +9,7 @@ use crate::shared_store::SharedStore;
 use proptest::prelude::*;
 use stillstream_heap::{HeapBackendFactory, HeapKeyedStateBackend};
 use stillstream_rocksdb::{MemoryBudget, RocksDbBackendFactory, RocksDbKeyedStateBackend, RocksDbOptions};
-use stillstream_state::conformance::{ONE_TO_EIGHT, every_parallelism_becomes_every_other};
+use stillstream_state::conformance::{ONE_TO_EIGHT, each_parallelism_becomes_others};
 use stillstream_state::{
     BackendOptions, CurrentKey, Key, KeyedBackend, KeyedValues, StateError, TimeDomain, TimerService,
 };
@@ -102,27 +102,41 @@ fn a_native_savepoint_has_all_its_files_for_itself_whether_checkpoints_are_incre
     Ok(())
 }
 
-fn rescale(incremental: bool, parallelism: &[u32], form: SnapshotForm) -> Result {
-    let folder = tempfile::tempdir()?;
-    let store = SharedStore::new(&folder.path().join("store"));
-    let factory = RocksDbBackendFactory { incremental, options: options(folder.path()).into() };
-    Ok(every_parallelism_becomes_every_other(&factory, parallelism, form, &store)?)
+/// Databases here are many and small: with the default size a write buffer would reserve more than they hold.
+fn small(folder: &Path, incremental: bool) -> RocksDbBackendFactory {
+    let options = RocksDbOptions { write_buffer_bytes: Some(64 << 10), ..options(folder) };
+    RocksDbBackendFactory { incremental, options: options.into() }
 }
 
+fn rescale(
+    incremental: bool,
+    parallelism: &[u32],
+    others: impl Fn(u32) -> Vec<u32>,
+    form: SnapshotForm,
+) -> Result {
+    let folder = tempfile::tempdir()?;
+    let store = SharedStore::new(&folder.path().join("store"));
+    let pairs: Vec<_> = parallelism.iter().map(|p| (*p, others(*p))).collect();
+    Ok(each_parallelism_becomes_others(&small(folder.path(), incremental), &pairs, form, &store)?)
+}
+
+// a restore opens all databases whose key groups overlap one's own: three others for each are enough to meet
+// each number of them, more subtasks and fewer
 #[test]
-fn native_savepoints_of_1_to_8_subtasks_become_the_state_of_1_to_8_others() -> Result {
-    rescale(false, &ONE_TO_EIGHT, NATIVE)
+fn native_savepoints_of_1_to_8_subtasks_become_the_state_of_three_other_numbers_each() -> Result {
+    rescale(false, &ONE_TO_EIGHT, |p| [0, 2, 5].map(|step| (p + step) % 8 + 1).to_vec(), NATIVE)
 }
 
 #[test]
 fn canonical_savepoints_of_1_to_8_subtasks_become_the_state_of_1_to_8_others() -> Result {
-    rescale(false, &ONE_TO_EIGHT, SnapshotForm::Savepoint(SavepointFormat::Canonical))
+    let form = SnapshotForm::Savepoint(SavepointFormat::Canonical);
+    rescale(false, &ONE_TO_EIGHT, |_| ONE_TO_EIGHT.to_vec(), form)
 }
 
 // read as native savepoints are: only the places of the files differ
 #[test]
 fn incremental_checkpoints_of_1_3_4_and_8_subtasks_become_the_state_of_each_other() -> Result {
-    rescale(true, &[1, 3, 4, 8], SnapshotForm::Checkpoint)
+    rescale(true, &[1, 3, 4, 8], |_| vec![1, 3, 4, 8], SnapshotForm::Checkpoint)
 }
 
 #[test]
@@ -219,9 +233,11 @@ enum Step {
         notice: bool,
     },
     Savepoint,
-    /// The oldest savepoint is written; its owner may delete it at once.
+    /// The oldest savepoint is written. Its owner may delete it at once, and of one that failed, or that a stop
+    /// took, the backend may be told.
     Write {
         delete: bool,
+        notice: Option<bool>,
     },
     Restore {
         savepoint: bool,
@@ -236,7 +252,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => any::<bool>().prop_map(|notice| Step::Complete { notice }),
         1 => any::<(bool, bool)>().prop_map(|(written, notice)| Step::Abort { written, notice }),
         3 => Just(Step::Savepoint),
-        3 => any::<bool>().prop_map(|delete| Step::Write { delete }),
+        3 => any::<(bool, Option<bool>)>().prop_map(|(delete, notice)| Step::Write { delete, notice }),
         1 => any::<bool>().prop_map(|savepoint| Step::Restore { savepoint }),
         2 => Just(Step::Compact),
     ];
@@ -299,10 +315,19 @@ fn run(steps: Vec<Step>) -> Result {
                 }
                 clean(folder, completed.as_ref())?;
             }
-            Step::Savepoint => savepoints.push((running.freeze_native()?, model.clone())),
-            Step::Write { delete } if !savepoints.is_empty() => {
-                let (frozen, then) = savepoints.remove(0);
+            Step::Savepoint => {
+                id += 1;
+                let frozen = running.freeze_as(CheckpointId(id), NATIVE)?;
+                savepoints.push((CheckpointId(id), frozen, model.clone()));
+            }
+            Step::Write { delete, notice } if !savepoints.is_empty() => {
+                let (id, frozen, then) = savepoints.remove(0);
                 let snapshot = frozen.write(&store, "savepoint")?;
+                match notice {
+                    Some(true) => running.checkpoint_completed(id),
+                    Some(false) => running.checkpoint_aborted(id),
+                    None => {}
+                }
                 assert!(paths(&snapshot).all(|path| path.starts_with("own/")));
                 match delete {
                     true => paths(&snapshot)
