@@ -57,6 +57,8 @@ impl Tuning {
             _ => 4,
         });
         options.increase_parallelism(threads as i32);
+        // otherwise RocksDB starts 16 for each column family, each time a database is opened
+        options.set_max_file_opening_threads(threads as i32);
         options.set_max_open_files(given.open_files.unwrap_or(-1));
         options.set_log_level(match given.log_level {
             InfoLogLevel::Debug => RocksLogLevel::Debug,

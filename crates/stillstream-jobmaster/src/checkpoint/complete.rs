@@ -73,7 +73,8 @@ impl CheckpointCoordinator {
         if let Some(Abandoned { files, shared }) = self.in_progress.take_abandoned(id) {
             return match (files, outcome) {
                 (Files::Savepoint(location), WriteOutcome::Unknown(text)) => self.commands.warn(format!(
-                    "savepoint {id} was given up, and it is not known whether {location}/_metadata was written ({text}): what                      is there is left in place"
+                    "savepoint {id} was given up, and it is not known whether {location}/_metadata was written ({text}): what \
+                     is there is left in place"
                 )),
                 (files, _) => self.discard_all(id, &files, shared),
             };

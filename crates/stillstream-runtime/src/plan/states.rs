@@ -56,10 +56,13 @@ fn states(operator: &ChainedOperator, parallelism: u32, clock: &Arc<dyn Clock>) 
     let (name, groups) = (&*operator.name, operator.key_groups);
     let mut context = OpenContext::by_hand(name, 0, parallelism, groups, store.clone(), clock.clone());
     (context.operator, context.dry) = (operator.id, true);
-    let snapshot = catch("its code", || snapshot(&operator.body, &mut context))?;
-    match snapshot {
+    let written = catch("its code", || {
+        let snapshot = snapshot(&operator.body, &mut context)?;
+        snapshot.map(|write| write(&*store)).transpose()
+    })?;
+    match written {
         None => Ok(States::default()),
-        Some(snapshot) => states_of([&snapshot(&*store)?], &*store).map_err(StateError::into_error),
+        Some(written) => states_of([&written], &*store).map_err(StateError::into_error),
     }
 }
 

@@ -116,14 +116,14 @@ pub(super) const ALL: &[Flag] = &[
         o::RECOVERY_CLAIM_MODE,
         &[("NO_CLAIM", "NO_CLAIM"), ("CLAIM", "CLAIM"), ("LEGACY", "LEGACY")],
         "CLAIM",
-        "NO_CLAIM (the snapshot of --from stays yours) or CLAIM (the job deletes it when it no longer needs it)",
+        "NO_CLAIM: the snapshot of --from stays yours; CLAIM: the job deletes it one day",
     ),
     key(
         "--from-checkpoint",
         o::FALL_BACK_TO,
         "N",
         "17",
-        "goes on from this older checkpoint of the job; output committed after it may appear twice",
+        "goes on from this older checkpoint; output after it may appear twice",
     ),
     switch("--start-fresh", o::START_FRESH, "starts empty although the job has checkpoints"),
     Flag {
