@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stillstream_storage::{RetainedCheckpoint, StorageError, StorageOptions};
-use stillstream_types::{CheckpointMetadata, CompletedRef, Error, StreamHandle};
+use stillstream_types::{CheckpointMetadata, CompletedRef, Error, StreamHandle, checkpoint_paths};
 use tokio::runtime::Handle;
 
 use crate::Answer;
@@ -21,8 +21,10 @@ fn look(path: &str, lengths: bool) -> Result<Found, Error> {
     let mut found = Found { path: path.to_owned(), files: 0, size: 0, wrong: Vec::new() };
     let opened = match RetainedCheckpoint::open(path, &StorageOptions::default()) {
         Ok(opened) => opened,
-        // that is no damage
-        Err(error @ StorageError::BadLocation { .. }) => return Err(error.into_error()),
+        // that is no damage, unless it is the folder of a checkpoint
+        Err(error @ StorageError::BadLocation { .. }) if !is_of_a_checkpoint(path) => {
+            return Err(error.into_error());
+        }
         Err(error) => {
             found.wrong.push(error.to_string());
             return Ok(found);
@@ -44,6 +46,13 @@ fn look(path: &str, lengths: bool) -> Result<Found, Error> {
         found.wrong.extend(looked.err().map(|error| error.to_string()));
     }
     Ok(found)
+}
+
+/// Whether this folder is there, under a name that a checkpoint or savepoint gets.
+fn is_of_a_checkpoint(path: &str) -> bool {
+    let path = std::path::Path::new(path);
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    path.is_dir() && (checkpoint_paths::checkpoint_of(name).is_some() || name.starts_with("savepoint-"))
 }
 
 /// The checkpoint at `path`, or all of the job whose directory it is.

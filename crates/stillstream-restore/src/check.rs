@@ -209,8 +209,9 @@ pub fn check(
     for operator in &adopted {
         let old = metadata.operators.iter().find(|old| old.id == operator.id);
         let stored = match old {
-            Some(old) => states_of(old.subtasks.values(), store)?,
-            None => States::default(),
+            // of one whose states could not be found out nothing can be said: it looks itself when it is opened
+            Some(old) if operator.states.is_some() => states_of(old.subtasks.values(), store)?,
+            _ => States::default(),
         };
         let states = checking.operator(operator, old, &stored, plan.backend);
         let shares = planned.as_ref().and_then(|planned| planned.operators.get(&operator.id));

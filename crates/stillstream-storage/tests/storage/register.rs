@@ -121,7 +121,7 @@ fn a_second_live_process_is_refused_and_told_who_holds_the_lock() {
     let first = place.job().claim("flights").unwrap();
     let error = place.job().claim("flights").unwrap_err();
     assert!(matches!(error, StorageError::Locked { .. }), "{error}");
-    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert_eq!(error.kind(), ErrorKind::Fenced);
     let text = error.to_string();
     assert!(text.contains(&format!("process {}", std::process::id())) && text.contains(".lock"), "{text}");
     drop(first);

@@ -149,7 +149,7 @@ fn all_that_windows_and_timers_emit_at_the_end_arrives_in_two_processes_too() {
     for kind in KINDS {
         let folder = tempfile::tempdir().unwrap();
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["program", "--exact"]).env(FOLDER, folder.path().join(kind));
+        command.args(["end_of_input::program", "--exact"]).env(FOLDER, folder.path().join(kind));
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
         assert!(command.status().unwrap().success(), "{kind}");
         let mut found = Vec::new();
