@@ -48,6 +48,7 @@ fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Child {
 }
 
 /// A job whose REST interface is known by its log.
+#[expect(clippy::zombie_processes, reason = "whoever gets the job waits for its end")]
 fn job(arguments: &[&str], variables: &[(&str, &str)]) -> Job {
     let mut child = start(arguments, variables);
     let mut log = BufReader::new(child.stderr.take().unwrap());

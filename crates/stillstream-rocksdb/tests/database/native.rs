@@ -279,8 +279,8 @@ fn run(steps: Vec<Step>) -> Result {
     let (mut running, mut model) = (backend(folder, true)?, Model::default());
     let mut id = 0;
     let (mut checkpoints, mut savepoints) = (Vec::new(), Vec::new());
-    let (mut completed, mut kept): (Option<(KeyedSnapshot, Model)>, Option<(KeyedSnapshot, Model)>) =
-        (None, None);
+    let mut completed: Option<(KeyedSnapshot, Model)> = None;
+    let mut kept: Option<(KeyedSnapshot, Model)> = None;
     for step in steps {
         match step {
             Step::Add { from, count } => {

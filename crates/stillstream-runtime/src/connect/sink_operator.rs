@@ -38,9 +38,12 @@ pub struct SinkOperator<T: Data, S: Sink<T>> {
     gate: Arc<CommitGate>,
     open: Option<Open<T, S>>,
     /// It was opened to see which state it has; a sink without transactions keeps none.
-    dry: Option<Option<StoredList<(u64, S::Committable)>>>,
+    dry: Option<Option<StoredTransactions<T, S>>>,
     items: PhantomData<fn(T)>,
 }
+
+/// Pending transactions as list state, each with its checkpoint.
+type StoredTransactions<T, S> = StoredList<(u64, <S as Sink<T>>::Committable)>;
 
 struct Open<T: Data, S: Sink<T>> {
     context: SinkContext,

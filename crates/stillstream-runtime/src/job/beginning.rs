@@ -74,9 +74,11 @@ impl Beginning {
         let own = life.and_then(|life| life.completed.last()).zip(storage);
         match (&settings.from_snapshot, own) {
             (None, None) => this.where_it_began(settings, storage.map(|(_, handle)| handle))?,
-            (None, Some((own, (storage, _)))) => this.from_own(own, storage)?,
+            (None, Some((own, (storage, _)))) => this.begin_from_own(own, storage)?,
             (Some(from), Some((own, (storage, _)))) => this.one_of_two(from, own, storage, settings)?,
-            (Some(from), None) => this.from_snapshot(from, settings, storage.map(|(_, handle)| handle))?,
+            (Some(from), None) => {
+                this.begin_from_snapshot(from, settings, storage.map(|(_, handle)| handle))?
+            }
         }
         Ok(this)
     }
@@ -85,7 +87,7 @@ impl Beginning {
     /// it did. A job that had state never starts empty by itself.
     fn where_it_began(&mut self, settings: &JobSettings, handle: Option<&Handle>) -> Result<()> {
         let Some(from) = self.start.from.as_ref().map(|from| from.location.clone()) else { return Ok(()) };
-        self.from_snapshot(&from, settings, handle).map_err(|error| {
+        self.begin_from_snapshot(&from, settings, handle).map_err(|error| {
             error.context(format!(
                 "job `{}` began from `{from}` and has not completed a checkpoint since, so it begins there again; name where that \
                  lies now by `--from`, or give `--start-fresh` to begin without state",
@@ -99,12 +101,12 @@ impl Beginning {
     }
 
     /// The snapshot outside of the job's own checkpoints that it begins from, named now or at an earlier start.
-    pub fn from_snapshot_of(&self, settings: &JobSettings) -> Option<String> {
+    pub fn snapshot_begun_with(&self, settings: &JobSettings) -> Option<String> {
         let began = || self.start.from.as_ref().filter(|_| self.snapshot.is_some());
         settings.from_snapshot.clone().or_else(|| began().map(|from| from.location.clone()))
     }
 
-    fn from_own(&mut self, own: &CompletedRef, storage: &JobStorage) -> Result<()> {
+    fn begin_from_own(&mut self, own: &CompletedRef, storage: &JobStorage) -> Result<()> {
         if checkpoint_paths::checkpoint_of(&own.path).is_none() {
             // the savepoint of a stop whose end was not recorded
             let found = named(&own.path)?;
@@ -118,7 +120,12 @@ impl Beginning {
         Ok(())
     }
 
-    fn from_snapshot(&mut self, from: &str, settings: &JobSettings, handle: Option<&Handle>) -> Result<()> {
+    fn begin_from_snapshot(
+        &mut self,
+        from: &str,
+        settings: &JobSettings,
+        handle: Option<&Handle>,
+    ) -> Result<()> {
         let found = named(from)?;
         let snapshot = SnapshotIdentity::of(found.metadata());
         let claimed = settings.claim_snapshot;
@@ -149,7 +156,7 @@ impl Beginning {
         storage: &JobStorage,
         settings: &JobSettings,
     ) -> Result<()> {
-        self.from_own(own, storage)?;
+        self.begin_from_own(own, storage)?;
         let named = named(from);
         let began_there = self.start.from.as_ref().is_some_and(|known| match &named {
             Ok(named) => known.snapshot == SnapshotIdentity::of(named.metadata()),
@@ -222,10 +229,10 @@ impl Beginning {
                     newest.id
                 ));
             }
-            return self.from_own(newest, storage);
+            return self.begin_from_own(newest, storage);
         }
         let chosen = CompletedRef { id: to, path: path_of(to) };
-        if let Err(error) = self.from_own(&chosen, storage) {
+        if let Err(error) = self.begin_from_own(&chosen, storage) {
             let known: BTreeSet<CheckpointId> =
                 record.completed.iter().chain(&record.retained).map(|known| known.id).collect();
             let known: Vec<String> = known.iter().map(ToString::to_string).collect();
@@ -360,10 +367,6 @@ pub fn describe_plan(plan: &Plan, settings: &JobSettings) -> Result<PlanDescript
 pub const PLAN_FILE: &str = "STILLSTREAM_PLAN_FILE";
 
 /// The file that this program is to write its plan to, in place of running.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the start-up shell reads what `stillstream restore-plan` wrote for this process"
-)]
 pub fn plan_file() -> Option<PathBuf> {
     std::env::var_os(PLAN_FILE).filter(|file| !file.is_empty()).map(PathBuf::from)
 }

@@ -377,7 +377,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         None => Arc::new(MemoryHome::default()),
     };
     let physical = fitted;
-    let settings = JobSettings { from_snapshot: beginning.from_snapshot_of(&settings), ..settings };
+    let settings = JobSettings { from_snapshot: beginning.snapshot_begun_with(&settings), ..settings };
     let job = &settings.name;
     beginning.warnings.iter().for_each(|text| tracing::warn!(%job, "{text}"));
     beginning.notes.iter().for_each(|text| tracing::info!(%job, "{text}"));
