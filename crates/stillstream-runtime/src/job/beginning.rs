@@ -86,7 +86,8 @@ impl Beginning {
     /// Nothing is named, and the job has no checkpoint of its own: it begins once more from the snapshot that it began with, if
     /// it did. A job that had state never starts empty by itself.
     fn where_it_began(&mut self, settings: &JobSettings, handle: Option<&Handle>) -> Result<()> {
-        let Some(from) = self.start.from.as_ref().map(|from| from.location.clone()) else { return Ok(()) };
+        let Some(began) = self.start.from.clone() else { return Ok(()) };
+        let from = began.location.clone();
         self.begin_from_snapshot(&from, settings, handle).map_err(|error| {
             error.context(format!(
                 "job `{}` began from `{from}` and has not completed a checkpoint since, so it begins there again; name where that \
@@ -94,6 +95,10 @@ impl Beginning {
                 settings.name
             ))
         })?;
+        // whose it is was said when the job began
+        if let Some(from) = self.start.from.as_mut().filter(|from| from.snapshot == began.snapshot) {
+            from.claimed = began.claimed;
+        }
         self.notes.push(format!(
             "the job began from `{from}` and has not completed a checkpoint since: it begins there again"
         ));
