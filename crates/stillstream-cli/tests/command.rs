@@ -314,7 +314,8 @@ fn bad_places_are_named_with_what_would_do() {
     said(2, &["inspct", job]);
 }
 
-/// Not a test of its own: the program whose plan `restore-plan` asks for. It ends in `execute`, which writes the plan.
+/// Not a test of its own: the program whose plan `restore-plan` asks for. It ends in `execute`, which
+/// writes the plan.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program learns from its environment which version it is")]
 fn the_next_version() {

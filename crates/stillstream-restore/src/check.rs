@@ -209,7 +209,8 @@ pub fn check(
     for operator in &adopted {
         let old = metadata.operators.iter().find(|old| old.id == operator.id);
         let stored = match old {
-            // of one whose states could not be found out nothing can be said: it looks itself when it is opened
+            // of one whose states could not be found out nothing can be said: it looks itself when it is
+            // opened
             Some(old) if operator.states.is_some() => states_of(old.subtasks.values(), store)?,
             _ => States::default(),
         };
