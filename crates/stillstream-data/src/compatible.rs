@@ -29,8 +29,9 @@ impl Compatibility {
 impl Schema {
     /// Whether values written as `stored` can be read as `self`.
     ///
-    /// Fields of structs may be added (if their type has a `Default`), dropped and moved; variants of enums may be added
-    /// and moved. Types of fields, and names of structs and enums, may not change. A time to live may be switched on and off.
+    /// Fields of structs may be added (if their type has a `Default`), dropped and moved; variants of enums
+    /// may be added and moved. Types of fields, and names of structs and enums, may not change. A time to
+    /// live may be switched on and off.
     ///
     /// ```
     /// use stillstream_data::{Compatibility, Data};

@@ -10,12 +10,12 @@ use crate::options::StorageOptions;
 use crate::retained::RetainedCheckpoint;
 use crate::store::join;
 
-/// Deletes the savepoint at a path or URI: the files that its `_metadata` names, then `_metadata` itself, then its directory
-/// if nothing else is in it. What was interrupted can be repeated.
+/// Deletes the savepoint at a path or URI: the files that its `_metadata` names, then `_metadata` itself,
+/// then its directory if nothing else is in it. What was interrupted can be repeated.
 ///
 /// # Errors
-/// Nothing is deleted if there is no savepoint, if it is a checkpoint, which belongs to its job, or if it names a file outside
-/// its directory. Otherwise: the file that could not be deleted.
+/// Nothing is deleted if there is no savepoint, if it is a checkpoint, which belongs to its job, or if it
+/// names a file outside its directory. Otherwise: the file that could not be deleted.
 pub fn dispose_of_savepoint(location: &str) -> Result<(), StorageError> {
     let found = RetainedCheckpoint::open(location, &StorageOptions::default())?;
     let bad = |reason: String| StorageError::BadLocation { location: location.into(), reason };

@@ -31,13 +31,13 @@ pub struct RetainedCheckpoint {
 impl RetainedCheckpoint {
     /// Opens the snapshot at a path or URI: its directory (`../chk-17`), or the `_metadata` file in it.
     ///
-    /// The paths within a checkpoint start at the directory above `chk-17`, so that a job directory can be moved as a
-    /// whole; those within a savepoint start at its own directory, which can be moved alone.
+    /// The paths within a checkpoint start at the directory above `chk-17`, so that a job directory can be
+    /// moved as a whole; those within a savepoint start at its own directory, which can be moved alone.
     ///
     /// # Errors
     /// [`StorageError::BadLocation`] when there is no snapshot, with a hint when a job directory was given;
-    /// [`StorageError::Corrupt`] when `_metadata` is damaged; [`StorageError::Foreign`] when it is not of the checkpoint or job
-    /// that its folders are named after.
+    /// [`StorageError::Corrupt`] when `_metadata` is damaged; [`StorageError::Foreign`] when it is not of the
+    /// checkpoint or job that its folders are named after.
     pub fn open(location: &str, options: &StorageOptions) -> Result<Self, StorageError> {
         let Location::Local(path) = Location::parse(location)?;
         let directory = directory_of(&path, location)?;
@@ -87,7 +87,8 @@ impl RetainedCheckpoint {
         &self.metadata
     }
 
-    /// Reads the streams that the metadata names, which belong to somebody else; also a [`SnapshotStore`](stillstream_types::streams::SnapshotStore).
+    /// Reads the streams that the metadata names, which belong to somebody else; also a
+    /// [`SnapshotStore`](stillstream_types::streams::SnapshotStore).
     pub fn streams(&self) -> &Streams {
         &self.streams
     }

@@ -1,4 +1,5 @@
-//! From the configuration to the settings of a job: the one place where keys become numbers that the runtime reads.
+//! From the configuration to the settings of a job: the one place where keys become numbers that the runtime
+//! reads.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Where a start begins, and whether the program can go on from there. Found out before anything is claimed, started or changed.
+//! Where a start begins, and whether the program can go on from there. Found out before anything is claimed,
+//! started or changed.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -53,7 +54,8 @@ impl Beginning {
     /// Looks where the job begins. `record` is what its register says, if it is to be asked.
     ///
     /// # Errors
-    /// The command line and the register contradict each other; or what the job is to begin from cannot be read.
+    /// The command line and the register contradict each other; or what the job is to begin from cannot be
+    /// read.
     pub fn find(
         settings: &JobSettings,
         storage: Option<(&JobStorage, &Handle)>,
@@ -83,8 +85,8 @@ impl Beginning {
         Ok(this)
     }
 
-    /// Nothing is named, and the job has no checkpoint of its own: it begins once more from the snapshot that it began with, if
-    /// it did. A job that had state never starts empty by itself.
+    /// Nothing is named, and the job has no checkpoint of its own: it begins once more from the snapshot that
+    /// it began with, if it did. A job that had state never starts empty by itself.
     fn where_it_began(&mut self, settings: &JobSettings, handle: Option<&Handle>) -> Result<()> {
         let Some(began) = self.start.from.clone() else { return Ok(()) };
         let from = began.location.clone();
@@ -105,7 +107,8 @@ impl Beginning {
         Ok(())
     }
 
-    /// The snapshot outside of the job's own checkpoints that it begins from, named now or at an earlier start.
+    /// The snapshot outside of the job's own checkpoints that it begins from, named now or at an earlier
+    /// start.
     pub fn snapshot_begun_with(&self, settings: &JobSettings) -> Option<String> {
         let began = || self.start.from.as_ref().filter(|_| self.snapshot.is_some());
         settings.from_snapshot.clone().or_else(|| began().map(|from| from.location.clone()))
@@ -368,7 +371,8 @@ pub fn describe_plan(plan: &Plan, settings: &JobSettings) -> Result<PlanDescript
     Ok(PlanDescription::new(&settings.name, backend(settings), operators))
 }
 
-/// The environment variable by which a program is asked for its plan: the file to write it to, as JSON, in place of running.
+/// The environment variable by which a program is asked for its plan: the file to write it to, as JSON, in
+/// place of running.
 pub const PLAN_FILE: &str = "STILLSTREAM_PLAN_FILE";
 
 /// The file that this program is to write its plan to, in place of running.

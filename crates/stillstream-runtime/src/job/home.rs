@@ -69,7 +69,8 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     fn list_shared(&self) -> Result<Vec<String>, String>;
     fn write_metadata(&self, metadata: &CheckpointMetadata) -> WriteOutcome;
     fn read_metadata(&self, directory: &str) -> Result<CheckpointMetadata>;
-    /// Metadata of a checkpoint of the job's own, or of the savepoint that it was stopped with: then also where that lies.
+    /// Metadata of a checkpoint of the job's own, or of the savepoint that it was stopped with: then also
+    /// where that lies.
     fn read_own(&self, own: &CompletedRef) -> Result<(CheckpointMetadata, Option<String>)> {
         match own.is_savepoint() {
             true => Ok((self.read_foreign(&own.path)?, Some(own.path.clone()))),
@@ -88,7 +89,8 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     fn tidy(&self) {}
     /// For messages: where it is.
     fn describe(&self) -> String;
-    /// Where a person finds what is at this place in the job's directory; a savepoint's place is the whole location.
+    /// Where a person finds what is at this place in the job's directory; a savepoint's place is the whole
+    /// location.
     fn locate(&self, path: &str) -> String {
         match checkpoint_paths::is_location(path) {
             true => path.to_string(),

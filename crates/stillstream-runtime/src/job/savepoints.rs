@@ -25,8 +25,8 @@ impl SavepointPlaces {
         }
     }
 
-    /// Makes a directory for one savepoint, `savepoint-<6 of the job's id>-<12 random>`, below `directory` or below the one that
-    /// the configuration names.
+    /// Makes a directory for one savepoint, `savepoint-<6 of the job's id>-<12 random>`, below `directory` or
+    /// below the one that the configuration names.
     ///
     /// # Errors
     /// If neither is given, or it cannot be made.
@@ -53,7 +53,8 @@ impl SavepointPlaces {
         Ok(SavepointTarget { location: location.into(), format })
     }
 
-    /// The savepoint has failed: its directory goes, if nothing is in it. What tasks have written the job deletes.
+    /// The savepoint has failed: its directory goes, if nothing is in it. What tasks have written the job
+    /// deletes.
     pub fn forget(&self, target: &SavepointTarget) {
         if let Ok(Location::Local(path)) = Location::parse(&target.location) {
             // one that is not empty is left to the job
