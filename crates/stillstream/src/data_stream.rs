@@ -57,6 +57,11 @@ impl<T: Data> DataStream<T> {
         Self { graph, upstreams: vec![upstream], records: PhantomData }
     }
 
+    /// A stream that no operator makes, for one that has its inputs otherwise.
+    pub(crate) fn of_nothing(graph: Graph) -> Self {
+        Self { graph, upstreams: Vec::new(), records: PhantomData }
+    }
+
     pub(crate) fn graph(&self) -> &Graph {
         &self.graph
     }

@@ -29,6 +29,7 @@
 //! | transformations | [`DataStream`], [`KeyedStream`] |
 //! | functions with state and timers | [`KeyedProcess`], [`CoProcess`], [`BroadcastProcess`] |
 //! | event time | [`window`], [`watermark`] |
+//! | joins | [`join`] |
 //! | state | [`state`] |
 //! | files, generators, sinks | [`connectors`] |
 //! | connectors of your own | [`connect`] |
@@ -38,6 +39,7 @@
 // `derive(Data)` names this crate, also within itself
 extern crate self as stillstream;
 
+mod async_io;
 mod backend;
 mod collection;
 mod collector;
@@ -46,6 +48,7 @@ mod environment;
 mod exit;
 pub mod functions;
 mod graph;
+pub mod join;
 mod keyed_functions;
 mod keyed_stream;
 mod logging;
@@ -62,6 +65,7 @@ pub mod testing;
 pub mod watermark;
 pub mod window;
 
+pub use async_io::{AsyncRetry, AsyncStream};
 pub use backend::{FsStateBackend, MemoryStateBackend, RocksDbStateBackend, StateBackend};
 pub use collector::Collector;
 pub use data_stream::DataStream;

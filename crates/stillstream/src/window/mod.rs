@@ -43,6 +43,7 @@ pub mod trigger;
 
 pub use assigner::{DynamicSession, Session, Sliding, TimeWindow, Tumbling, WindowAssigner};
 pub use context::{StateScope, WindowContext};
+pub(crate) use event_clock::EventClock;
 pub use evicting::EvictingWindowedStream;
 pub use evictor::{CountEvictor, DeltaEvictor, Evictor, EvictorContext, TimeEvictor, TimestampedValue};
 pub use global::GlobalWindows;
