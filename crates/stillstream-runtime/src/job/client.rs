@@ -11,6 +11,7 @@ use stillstream_jobmaster::{
     CheckpointReport, CheckpointStatistics, CheckpointSummary, ExceptionEntry, JobEvent, JobStatus,
     RequestId, StopRequest,
 };
+use stillstream_storage::StorageOptions;
 use stillstream_types::{
     CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointFormat, Timestamp,
 };
@@ -292,6 +293,11 @@ impl JobClient {
     /// Where the job stands.
     pub fn status(&self) -> JobStatus {
         self.shared.board.lock().status.unwrap_or(JobStatus::Initializing)
+    }
+
+    /// How the job reaches its checkpoints and savepoints, wherever they are.
+    pub fn storage_options(&self) -> &StorageOptions {
+        self.savepoints.options()
     }
 
     /// Whether the job takes checkpoints by itself. One that does not has nothing to go on from but savepoints.
