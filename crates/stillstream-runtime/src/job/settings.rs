@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use stillstream_heap::HeapBackendFactory;
 use stillstream_jobmaster::CheckpointConfig;
+use stillstream_storage::RemoteStores;
 pub use stillstream_types::ProgressMode;
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{CheckpointId, RestartStrategy};
@@ -31,14 +32,14 @@ pub enum StateBackend {
     },
     /// State on the heap; snapshots in files.
     Fs {
-        /// A folder or `file://` URI.
+        /// A folder, or the URI of one: `file://`, `s3://` and so on.
         checkpoint_uri: String,
         /// Whether state is copied on write while a snapshot is written.
         asynchronous: bool,
     },
     /// State in RocksDB on the local disk; snapshots in files.
     RocksDb {
-        /// A folder or `file://` URI.
+        /// A folder, or the URI of one: `file://`, `s3://` and so on.
         checkpoint_uri: String,
         /// Whether a checkpoint uploads only what the last completed one does not hold.
         incremental: bool,
@@ -158,6 +159,10 @@ pub struct JobSettings {
     pub cancellation_timeout: Duration,
     /// State streams below this many bytes are kept inside `_metadata`.
     pub inline_threshold: u64,
+    /// How stores that are reached over the network are asked (`s3.*` and so on), and the connections to them.
+    pub remote_storage: RemoteStores,
+    /// How long one request to such a store may take, with its retries (`stillstream.storage.timeout`).
+    pub storage_timeout: Duration,
     /// Who may read the files that the job makes (`stillstream.files.access`).
     pub file_access: FileAccess,
     /// The largest message between JobManager and workers, in bytes (`pekko.framesize`).
@@ -205,6 +210,8 @@ impl Default for JobSettings {
             watermark_each_batch: true,
             cancellation_timeout: Duration::from_secs(180),
             inline_threshold: 20 << 10,
+            remote_storage: RemoteStores::default(),
+            storage_timeout: Duration::from_secs(60),
             file_access: FileAccess::default(),
             frame_size: DEFAULT_FRAME_SIZE,
             progress: ProgressMode::Auto,
