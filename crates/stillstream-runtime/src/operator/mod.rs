@@ -6,11 +6,13 @@
 //! | module | what is inside |
 //! |---|---|
 //! | [`batch`] | what travels on edges |
+//! | [`enumeration`] | what finds the splits of a source and deals them out |
 //! | [`event_time`] | watermarks and idleness, which travel between the records of a batch |
 //! | `record_type` | which type of records an operator has taken, for messages |
 //! | `testing` | drives one operator by hand |
 
 pub mod batch;
+pub mod enumeration;
 pub mod event_time;
 pub(crate) mod record_type;
 #[cfg(any(test, feature = "testing"))]
@@ -21,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use stillstream_types::config::PendingTimers;
+pub use stillstream_types::PendingTimers;
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{
     CheckpointId, JobId, KeyGroupRange, KeyGroups, OperatorId, OperatorSubtaskState, Result, SnapshotForm,

@@ -1,0 +1,17 @@
+//! The one module that knows the client library (krafka).
+//!
+//! | module | what is inside |
+//! |---|---|
+//! | [`properties`] | [`Properties`]: Kafka's own keys, as they are written in a `client.properties` |
+//! | `security` | TLS and SASL made of them |
+//! | `runtime` | the threads that all Kafka clients of a process share |
+//! | `cluster` | a connection to a cluster |
+
+mod cluster;
+pub mod properties;
+mod runtime;
+mod security;
+
+pub(crate) use cluster::Cluster;
+pub use properties::Properties;
+pub(crate) use runtime::{spawn, wait_for};
