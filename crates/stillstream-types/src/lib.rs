@@ -1,7 +1,7 @@
 //! The vocabulary of Stillstream: ids, key groups, event time, state handles, choices of a job and errors.
 //!
-//! This crate uses no clock and, apart from the modes of files and the scheduling of threads, asks nothing of the
-//! system. Every other crate may use it; it uses none of them.
+//! This crate uses no clock and, apart from the modes of files and the scheduling of threads, asks nothing of
+//! the system. Every other crate may use it; it uses none of them.
 //!
 //! | module | what is inside |
 //! |---|---|

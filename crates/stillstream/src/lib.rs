@@ -19,9 +19,10 @@
 //! }
 //! ```
 //!
-//! Every second the job takes a checkpoint: a consistent picture of all state and all positions in the input, without
-//! stopping. When it fails it goes on from the last one, and each record counts once. With `--checkpoint-dir` the
-//! checkpoints are in files, and the same program, started again, goes on where it was, also after a `kill -9`.
+//! Every second the job takes a checkpoint: a consistent picture of all state and all positions in the input,
+//! without stopping. When it fails it goes on from the last one, and each record counts once. With
+//! `--checkpoint-dir` the checkpoints are in files, and the same program, started again, goes on where it
+//! was, also after a `kill -9`.
 //!
 //! | to learn about | see |
 //! |---|---|
