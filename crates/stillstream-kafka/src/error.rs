@@ -49,6 +49,20 @@ pub enum KafkaError {
         reason: String,
         /// What to look at.
         next: &'static str,
+        /// Whether it may pass by itself.
+        may_pass: bool,
+    },
+    /// A connected cluster does not answer a question, or not as it should.
+    #[error("asking Kafka at {brokers} {what}: {reason}")]
+    Asking {
+        /// The addresses.
+        brokers: String,
+        /// For what.
+        what: String,
+        /// The client's reason.
+        reason: String,
+        /// Whether it may pass by itself.
+        may_pass: bool,
     },
 }
 
@@ -60,7 +74,22 @@ impl KafkaError {
             E::Config { .. } => "see the properties of the client",
             _ => "see that a broker listens there and can be reached from here, and that security.protocol is its listener's",
         };
-        Self::Connect { brokers: brokers.to_string(), reason: error.to_string(), next }
+        let may_pass = error.is_retriable();
+        Self::Connect { brokers: brokers.to_string(), reason: error.to_string(), next, may_pass }
+    }
+
+    pub(crate) fn asking(brokers: &str, what: &str, error: &krafka::error::KrafkaError) -> Self {
+        Self::Asking {
+            brokers: brokers.to_string(),
+            what: what.to_string(),
+            reason: error.to_string(),
+            may_pass: error.is_retriable(),
+        }
+    }
+
+    /// Whether it may pass by itself: a broker that is away, a leader that is being elected.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Connect { may_pass: true, .. } | Self::Asking { may_pass: true, .. })
     }
 
     /// As the error type of the public API.

@@ -6,12 +6,16 @@
 //! | `security` | TLS and SASL made of them |
 //! | `runtime` | the threads that all Kafka clients of a process share |
 //! | `cluster` | a connection to a cluster |
+//! | `offsets` | what a cluster has: topics, partitions and offsets |
+//! | `partition_reader` | reads partitions |
 
 mod cluster;
+pub(crate) mod offsets;
+pub(crate) mod partition_reader;
 pub mod properties;
 mod runtime;
 mod security;
 
 pub(crate) use cluster::Cluster;
 pub use properties::Properties;
-pub(crate) use runtime::{spawn, wait_for};
+pub(crate) use runtime::{block_on, spawn, wait_for};
