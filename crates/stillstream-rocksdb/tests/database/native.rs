@@ -233,8 +233,8 @@ enum Step {
         notice: bool,
     },
     Savepoint,
-    /// The oldest savepoint is written. Its owner may delete it at once, and of one that failed, or that a stop
-    /// took, the backend may be told.
+    /// The oldest savepoint is written. Its owner may delete it at once, and of one that failed, or that a
+    /// stop took, the backend may be told.
     Write {
         delete: bool,
         notice: Option<bool>,
@@ -294,7 +294,8 @@ fn run(steps: Vec<Step>) -> Result {
             Step::Complete { notice } if !checkpoints.is_empty() => {
                 let (id, frozen, then) = checkpoints.remove(0);
                 let snapshot = frozen.write(&store, "state")?;
-                // with two on their way one may name files that the completion of the other has deleted: the coordinator knows
+                // with two on their way one may name files that the completion of the other has deleted: the
+                // coordinator knows
                 if !paths(&snapshot).all(|path| folder.join("store").join(path).is_file()) {
                     running.checkpoint_aborted(id);
                     continue;

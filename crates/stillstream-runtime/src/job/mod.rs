@@ -35,12 +35,12 @@ use std::time::Duration;
 
 use stillstream_jobmaster::{JobEngine, JobEvent, JobSetup, JobStatus, StartDecision, decide_start};
 pub use stillstream_restore::PlanDescription;
+pub use stillstream_storage::RemoteStores;
 use stillstream_restore::without_uid;
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
-use stillstream_types::config::RestartStrategy;
 use stillstream_types::{
-    Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, Result, Timestamp,
-    checkpoint_paths,
+    Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, RestartStrategy, Result,
+    Timestamp, checkpoint_paths,
 };
 
 pub use beginning::{PLAN_FILE, describe_plan, plan_file};
@@ -105,6 +105,8 @@ fn storage_options(settings: &JobSettings) -> StorageOptions {
     StorageOptions {
         inline_threshold: settings.inline_threshold as usize,
         file_access: settings.file_access,
+        remote: settings.remote_storage.clone(),
+        deadline: settings.storage_timeout,
         ..StorageOptions::default()
     }
 }
@@ -195,7 +197,8 @@ fn warn(settings: &JobSettings, physical: &PhysicalPlan) {
 
 /// Whether this process was started by a JobManager to run a part of its job, and not by a person.
 ///
-/// It runs the same program as the JobManager, which has already said and checked what there is to say and check.
+/// It runs the same program as the JobManager, which has already said and checked what there is to say and
+/// check.
 pub fn in_worker_process() -> bool {
     Identity::from_environment().is_some()
 }
@@ -205,8 +208,8 @@ fn start_tokio() -> Result<tokio::runtime::Runtime> {
     Ok(builder.worker_threads(1).thread_name("tokio").enable_all().build()?)
 }
 
-/// What the job's register means for this start: its recorded result if it has finished, an error if a person cancelled it,
-/// `None` if it is to run.
+/// What the job's register means for this start: its recorded result if it has finished, an error if a person
+/// cancelled it, `None` if it is to run.
 fn start_of(
     record: Option<&RegisterRecord>,
     storage: &JobStorage,
@@ -273,7 +276,8 @@ fn start_of(
     }
 }
 
-/// Deletes what a process left that was killed after it had recorded the end of its job: no later run would do it.
+/// Deletes what a process left that was killed after it had recorded the end of its job: no later run would
+/// do it.
 fn sweep_finished(storage: &JobStorage, name: &str) {
     let left = |record: &RegisterRecord| {
         let kept = |path: &String| record.retained.iter().any(|kept| kept.path == *path);
@@ -298,7 +302,8 @@ fn sweep_finished(storage: &JobStorage, name: &str) {
     }
 }
 
-/// The result of an earlier job of the program, for a worker process of a later one: what its register has, if it has any.
+/// The result of an earlier job of the program, for a worker process of a later one: what its register has,
+/// if it has any.
 fn result_elsewhere(settings: &JobSettings) -> JobResult {
     let recorded = || -> Result<Option<JobResult>> {
         let tokio = start_tokio()?;
@@ -315,14 +320,15 @@ fn result_elsewhere(settings: &JobSettings) -> JobResult {
 
 /// Starts a job in this process and returns at once.
 ///
-/// A job whose end is recorded in its register does not run again, unless the settings say so: one that has finished ends at
-/// once with its recorded result.
+/// A job whose end is recorded in its register does not run again, unless the settings say so: one that has
+/// finished ends at once with its recorded result.
 ///
 /// # Errors
-/// Wrong settings, a plan that cannot be run, a checkpoint directory that cannot be used or that another live process uses; a
-/// job that a person cancelled, when the settings do not say from where it is to go on.
+/// Wrong settings, a plan that cannot be run, a checkpoint directory that cannot be used or that another live
+/// process uses; a job that a person cancelled, when the settings do not say from where it is to go on.
 ///
-/// In a worker process it does not return: the process serves the JobManager that started it and ends with the job.
+/// In a worker process it does not return: the process serves the JobManager that started it and ends with
+/// the job.
 pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     static SUBMISSIONS: AtomicUsize = AtomicUsize::new(0);
     crate::panics::install();
@@ -374,7 +380,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
             home.note(&beginning)?;
             Arc::new(home)
         }
-        None => Arc::new(MemoryHome::default()),
+        None => Arc::new(MemoryHome::new(storage_options(&settings))),
     };
     let physical = fitted;
     let settings = JobSettings { from_snapshot: beginning.snapshot_begun_with(&settings), ..settings };

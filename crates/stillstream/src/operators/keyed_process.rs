@@ -1,4 +1,5 @@
-//! The operator under [`KeyedProcess`], [`CoProcess`] and [`BroadcastProcess`]: records, timers, state, snapshots.
+//! The operator under [`KeyedProcess`], [`CoProcess`] and [`BroadcastProcess`]: records, timers, state,
+//! snapshots.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -87,7 +88,8 @@ impl<K: Key, O: Data> Call<'_, K, O> {
             return Err(Error::new(ErrorKind::Plan, "a keyed operator got records without key hashes"));
         }
         let backend = self.backend;
-        // where the key is a part of the record, which the function takes, it is copied into memory that is used again
+        // where the key is a part of the record, which the function takes, it is copied into memory that is
+        // used again
         let mut place = None;
         for (i, record) in values.into_iter().enumerate() {
             backend.prefetch(&hashes, i);
@@ -162,7 +164,8 @@ impl<L: Logic> KeyedOperator<L> {
         Ok(())
     }
 
-    /// Fires a slice of the timers of processing time that were set when the input ended; says whether there are more.
+    /// Fires a slice of the timers of processing time that were set when the input ended; says whether there
+    /// are more.
     fn fire_last(&mut self, out: &mut Output) -> Result<bool> {
         let room = out.room().min(SLICE);
         let mut last = match self.last_timers.take() {

@@ -94,7 +94,8 @@ impl<T: Data, S: KeySelector<T>, V: Data, U: Data, F: Step<T, V, U>> Operator
                 }
             };
             let updated = opened.value.update_batch(&hashes, &keys, || step.init(), each);
-            // SAFETY: the first `done` places of the room, which begins behind the empty vector's end, have been written
+            // SAFETY: the first `done` places of the room, which begins behind the empty vector's end, have
+            // been written
             unsafe { results.set_len(done) };
             updated
         };
