@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use stillstream_config::CompactionStyle;
 use stillstream_data::{Data, DecodeError, Schema};
 use stillstream_state::kinds::StateKind;
 use stillstream_state::snapshot::SnapshotEntry;
 use stillstream_state::{StateError, StateMeta};
-use stillstream_types::config::CompactionStyle;
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{IncrementalHandle, KeyGroup, KeyGroups};
 

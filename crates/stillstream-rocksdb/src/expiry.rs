@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rust_rocksdb::compaction_filter::CompactionFilter;
 use rust_rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
 use rust_rocksdb::{CompactionDecision, Options};
+use stillstream_config::CompactionStyle;
 use stillstream_data::Key;
 use stillstream_state::StateError;
 use stillstream_state::StateMeta;
 use stillstream_state::ttl::{Rule, Sift, Sifted};
-use stillstream_types::config::CompactionStyle;
 
 use crate::backend::RocksDbKeyedStateBackend;
 use crate::options::RocksDbOptions;

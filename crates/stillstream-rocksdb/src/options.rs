@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stillstream_state::StateError;
-use stillstream_types::config::{
+use stillstream_config::{
     CompactionStyle, ConfigOption, ConfigValue, Configuration, InfoLogLevel, PredefinedOptions, options as o,
 };
+use stillstream_state::StateError;
 
 /// How blocks are compressed. Only what this build of RocksDB contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -178,7 +178,7 @@ impl RocksDbOptions {
     ///
     /// ```
     /// use stillstream_rocksdb::RocksDbOptions;
-    /// use stillstream_types::config::Configuration;
+    /// use stillstream_config::Configuration;
     ///
     /// let mut config = Configuration::new();
     /// config.set_text("state.backend.rocksdb.memory.fixed-per-slot", "100 mb")?;

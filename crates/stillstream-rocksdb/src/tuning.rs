@@ -7,7 +7,7 @@ use rust_rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType,
     LogLevel as RocksLogLevel, Options,
 };
-use stillstream_types::config::{CompactionStyle, InfoLogLevel, PredefinedOptions};
+use stillstream_config::{CompactionStyle, InfoLogLevel, PredefinedOptions};
 
 use crate::list::{append, append_some};
 use crate::memory::{Share, SharedMemory};

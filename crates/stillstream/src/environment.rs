@@ -10,13 +10,13 @@ use std::fmt;
 use std::io::Write;
 use std::sync::PoisonError;
 
+use stillstream_config::{Configuration, options as o};
 use stillstream_runtime::connect::SplitSource;
 use stillstream_runtime::job::{
     JobClient, JobResult, JobSettings, describe_plan, in_worker_process, plan_file, submit,
 };
 use stillstream_runtime::plan::Plan;
 use stillstream_state::Data;
-use stillstream_types::config::{Configuration, options as o};
 use stillstream_types::{Error, ErrorKind, Result, ResultExt};
 
 use crate::backend::MemoryStateBackend;

@@ -72,6 +72,7 @@ pub use keyed_functions::{BroadcastConnected, ConnectedStreams, KeyedConnected};
 pub use keyed_stream::KeyedStream;
 pub use side_output::OutputTag;
 pub use sinks::StreamSink;
+pub use stillstream_config as config;
 pub use stillstream_connectors as connectors;
 pub use stillstream_derive::main;
 pub use stillstream_jobmaster::{
@@ -83,7 +84,7 @@ pub use stillstream_runtime::job::{
     ChannelEventTime, CheckpointTotals, JobClient, JobEnding, JobMetrics, JobResult, TaskEventTime,
 };
 pub use stillstream_runtime::{Batch, SourceStatus};
-pub use stillstream_types::config;
-pub use stillstream_types::config::RestartStrategy;
-pub use stillstream_types::{CheckpointId, Error, ErrorKind, Result, ResultExt, SavepointFormat};
+pub use stillstream_types::{
+    CheckpointId, Error, ErrorKind, RestartStrategy, Result, ResultExt, SavepointFormat,
+};
 pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};

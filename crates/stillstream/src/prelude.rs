@@ -12,11 +12,11 @@ pub use stillstream_state::{
     Aggregate, AggregatingState, BroadcastState, Data, ListState, MapState, OperatorListState, ReducingState,
     StateTtlConfig, TimeDomain, TtlUpdateType, TtlVisibility, ValueState,
 };
-pub use stillstream_types::config::{
-    CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
-};
 pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
-pub use stillstream_types::{Error, ErrorKind, Result, ResultExt, SavepointFormat, Timestamp};
+pub use stillstream_types::{
+    CheckpointingMode, Error, ErrorKind, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
+    Result, ResultExt, SavepointFormat, Timestamp,
+};
 
 pub use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
+use stillstream_config::{Configuration, options as o};
 use stillstream_runtime::job::JobClient;
 use stillstream_types::Result;
-use stillstream_types::config::{Configuration, options as o};
 
 /// Whether the settings want a REST interface. One that was asked for by no word is there for whoever started the program.
 fn wanted(config: &Configuration, from_args: bool) -> bool {

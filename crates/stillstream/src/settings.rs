@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use stillstream_config::{
+    CheckpointStorageType, Configuration, RecoveryClaimMode, StateBackendType, options as o,
+};
 use stillstream_jobmaster::CheckpointConfig;
 use stillstream_runtime::connect::CommitPolicy;
 use stillstream_runtime::job::{JobSettings, StateBackend};
-use stillstream_types::config::{self, CheckpointStorageType, Configuration, StateBackendType, options as o};
 use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
 
 use crate::backend::MemoryStateBackend;
@@ -64,7 +66,7 @@ pub(crate) fn job_settings(
         allow_non_restored_state: config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE),
         start_fresh: config.get(o::START_FRESH),
         // LEGACY is refused by `validate`
-        claim_snapshot: config.get(o::RECOVERY_CLAIM_MODE) == config::RecoveryClaimMode::Claim,
+        claim_snapshot: config.get(o::RECOVERY_CLAIM_MODE) == RecoveryClaimMode::Claim,
         fall_back_to: u64::try_from(config.get(o::FALL_BACK_TO)).ok().map(CheckpointId),
         records_in_flight: natural(config.get(o::RECORDS_IN_FLIGHT)).into(),
         longest_sleep: config.get(o::LONGEST_SLEEP),

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use stillstream_types::config::RestartStrategy;
-use stillstream_types::{CompletedRef, Error, Generation, JobId, RegisterRecord, Result, SavepointTarget};
+use stillstream_types::{
+    CompletedRef, Error, Generation, JobId, RegisterRecord, RestartStrategy, Result, SavepointTarget,
+};
 
 use super::figures::Measured;
 use crate::checkpoint::command::CheckpointReport;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use stillstream_types::config::CheckpointingMode;
+use stillstream_types::CheckpointingMode;
 use timely::communication::Pull;
 use timely::dataflow::channels::Message;
 use timely::dataflow::operators::InputCapability;

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_jobmaster::RestoredState;
-use stillstream_types::config::CheckpointingMode;
 use stillstream_types::crash::crash_point;
 use stillstream_types::file_access::FileAccess;
-use stillstream_types::{Error, JobId, OperatorId, Result};
+use stillstream_types::{CheckpointingMode, Error, JobId, OperatorId, Result};
 
 use crate::backends::StateBackends;
 use crate::catch::catch;

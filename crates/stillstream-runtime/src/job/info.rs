@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use stillstream_jobmaster::CheckpointConfig;
-use stillstream_types::config::RestartStrategy;
-use stillstream_types::{JobId, OperatorId, Timestamp};
+use stillstream_types::{JobId, OperatorId, RestartStrategy, Timestamp};
 
 use super::home::CheckpointHome;
 use super::settings::{JobSettings, StateBackend};

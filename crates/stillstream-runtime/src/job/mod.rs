@@ -37,10 +37,9 @@ use stillstream_jobmaster::{JobEngine, JobEvent, JobSetup, JobStatus, StartDecis
 pub use stillstream_restore::PlanDescription;
 use stillstream_restore::without_uid;
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
-use stillstream_types::config::RestartStrategy;
 use stillstream_types::{
-    Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, Result, Timestamp,
-    checkpoint_paths,
+    Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, RestartStrategy, Result,
+    Timestamp, checkpoint_paths,
 };
 
 pub use beginning::{PLAN_FILE, describe_plan, plan_file};

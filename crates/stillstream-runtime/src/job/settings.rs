@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use stillstream_heap::HeapBackendFactory;
 use stillstream_jobmaster::CheckpointConfig;
-use stillstream_types::CheckpointId;
-pub use stillstream_types::config::ProgressMode;
-use stillstream_types::config::RestartStrategy;
+pub use stillstream_types::ProgressMode;
 use stillstream_types::file_access::FileAccess;
+use stillstream_types::{CheckpointId, RestartStrategy};
 
 #[cfg(feature = "rocksdb")]
 use crate::backends::{RocksDbOptions, rocksdb};

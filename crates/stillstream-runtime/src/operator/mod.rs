@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use stillstream_types::config::PendingTimers;
+pub use stillstream_types::PendingTimers;
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{
     CheckpointId, JobId, KeyGroupRange, KeyGroups, OperatorId, OperatorSubtaskState, Result, SnapshotForm,

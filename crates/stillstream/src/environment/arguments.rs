@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use stillstream_types::config::{ConfigError, Configuration};
+use stillstream_config::{ConfigError, Configuration};
 use stillstream_types::{Error, ErrorKind, Result};
 
 use super::flags::{self, Own, Sets};
@@ -306,7 +306,7 @@ impl StreamExecutionEnvironment {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use stillstream_types::config::options as o;
+    use stillstream_config::options as o;
 
     fn read(arguments: &[&str]) -> (Configuration, Vec<String>) {
         let (env, rest) = StreamExecutionEnvironment::from_arguments(arguments.iter().copied()).unwrap();

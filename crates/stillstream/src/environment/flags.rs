@@ -1,7 +1,7 @@
 //! The table of arguments that every job takes: what each sets, what it is like, and what `--help` says of it.
 
-use stillstream_types::config::nearest::distance;
-use stillstream_types::config::{ConfigOption, options as o};
+use stillstream_config::nearest::distance;
+use stillstream_config::{ConfigOption, options as o};
 
 /// What an argument does.
 #[derive(Clone, Copy)]

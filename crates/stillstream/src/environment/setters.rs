@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use stillstream_types::config::{
-    ByteSize, CheckpointStorageType, CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers,
-    ProgressMode, RecoveryClaimMode, StateBackendType, options as o,
+use stillstream_config::{
+    ByteSize, CheckpointStorageType, RecoveryClaimMode, StateBackendType, options as o,
+};
+use stillstream_types::{
+    CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers, ProgressMode, RestartStrategy,
 };
 
 use super::StreamExecutionEnvironment;
 use crate::backend::StateBackend;
-use stillstream_types::config::RestartStrategy;
 
 /// Keys have 32-bit numbers, as in Flink; more than that is "no limit".
 fn number(n: u32) -> i32 {

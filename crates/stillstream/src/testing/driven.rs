@@ -10,10 +10,9 @@ use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::plan::{Exchange, Node, NodeBody};
 use stillstream_runtime::{AnyBatch, Emission, OpenContext, Operator, Output};
 use stillstream_state::{Data, MemorySnapshotStore};
-use stillstream_types::config::PendingTimers;
 use stillstream_types::{
-    CheckpointId, Error, ErrorKind, KeyGroups, OperatorStateHandle, OperatorSubtaskState, RedistributionMode,
-    Result, SnapshotForm, Timestamp,
+    CheckpointId, Error, ErrorKind, KeyGroups, OperatorStateHandle, OperatorSubtaskState, PendingTimers,
+    RedistributionMode, Result, SnapshotForm, Timestamp,
 };
 
 use super::DriverSnapshot;

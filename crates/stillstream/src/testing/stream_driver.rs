@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use stillstream_runtime::Batch;
 use stillstream_state::Data;
-use stillstream_types::config::PendingTimers;
-use stillstream_types::{Result, Timestamp};
+use stillstream_types::{PendingTimers, Result, Timestamp};
 
 use super::DriverSnapshot;
 use super::driven::Driven;

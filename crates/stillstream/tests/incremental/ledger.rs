@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use stillstream::config::options;
 use stillstream::prelude::*;
-use stillstream_types::config::ByteSize;
+use stillstream_config::ByteSize;
 
 use crate::paced::Paced;
 

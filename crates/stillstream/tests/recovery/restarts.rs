@@ -164,7 +164,7 @@ fn start_damaged(inline: bool, damage: impl FnOnce(&Path) -> PathBuf) -> (String
         env.set_restart_strategy(strategy);
         if !inline {
             env.configuration_mut()
-                .set(options::DATA_INLINE_THRESHOLD, stillstream_types::config::ByteSize::from_bytes(0));
+                .set(options::DATA_INLINE_THRESHOLD, stillstream_config::ByteSize::from_bytes(0));
         }
         env
     };

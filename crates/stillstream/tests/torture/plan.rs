@@ -4,7 +4,7 @@ use std::path::Path;
 
 use stillstream::config::options;
 use stillstream::prelude::*;
-use stillstream_types::config::ByteSize;
+use stillstream_config::ByteSize;
 
 use crate::faults::{Action, Fault};
 use crate::source::mixed;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use stillstream_types::choice::same_name;
+
 use super::byte_size::ByteSize;
-use super::choice::same_name;
 use super::duration::{duration_text, parse_duration};
 
 /// The type of a setting's value.

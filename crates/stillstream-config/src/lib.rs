@@ -6,7 +6,7 @@
 //! [warnings](Configuration::warnings).
 //!
 //! ```
-//! use stillstream_types::config::{Configuration, options};
+//! use stillstream_config::{Configuration, options};
 //! use std::time::Duration;
 //!
 //! let mut config = Configuration::parse_yaml("config.yaml", "
@@ -22,7 +22,7 @@
 //! assert_eq!(config.get(options::CHECKPOINTING_INTERVAL), Some(Duration::from_secs(1)));
 //! assert_eq!(config.get(options::CHECKPOINTING_TIMEOUT), Duration::from_secs(30));
 //! assert_eq!(config.get(options::NUM_RETAINED_CHECKPOINTS), 1);
-//! # Ok::<(), stillstream_types::config::ConfigErrors>(())
+//! # Ok::<(), stillstream_config::ConfigErrors>(())
 //! ```
 //!
 //! The whole [table] of keys is in `docs/configuration.md`.
@@ -59,7 +59,7 @@ pub use duration::parse_duration;
 pub use error::{ConfigError, ConfigErrors};
 pub use options::ConfigOption;
 pub use origin::{Origin, Warning};
-pub use resolved::RestartStrategy;
+pub use stillstream_types::RestartStrategy;
 pub use value::{ConfigValue, Kind};
 
 #[derive(Clone, PartialEq, Debug)]
@@ -172,11 +172,11 @@ impl Configuration {
     /// The settings that are not defaults, by key. Secrets are hidden.
     ///
     /// ```
-    /// use stillstream_types::config::Configuration;
+    /// use stillstream_config::Configuration;
     /// let config = Configuration::parse_yaml("c", "{rest.port: 8082, stillstream.rest.token: s3cret}")?;
     /// assert_eq!(config.shown()["rest.port"], "8082");
     /// assert_eq!(config.shown()["stillstream.rest.token"], "******");
-    /// # Ok::<(), stillstream_types::config::ConfigErrors>(())
+    /// # Ok::<(), stillstream_config::ConfigErrors>(())
     /// ```
     pub fn shown(&self) -> BTreeMap<String, String> {
         let shown =

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::options as o;
 use super::*;
-use crate::time::{minutes, seconds};
+use stillstream_types::time::{minutes, seconds};
 
 fn yaml(text: &str) -> Configuration {
     Configuration::parse_yaml("config.yaml", text).unwrap_or_else(|errors| panic!("{errors}"))
@@ -421,7 +421,7 @@ fn a_folder_is_searched_for_either_file_but_not_for_both() {
     assert!(both.contains("delete the one that is not meant"), "{both}");
     assert!(binary.contains("not UTF-8"), "{binary}");
     assert!(gone.to_string().contains("config.yaml: cannot read the configuration"), "{gone}");
-    assert_eq!(gone.into_error().kind(), crate::ErrorKind::Configuration);
+    assert_eq!(gone.into_error().kind(), stillstream_types::ErrorKind::Configuration);
 }
 
 #[test]

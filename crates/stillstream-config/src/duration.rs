@@ -18,7 +18,7 @@ const EXPECTED: &str =
 /// Reads a duration as Flink does.
 ///
 /// ```
-/// use stillstream_types::config::parse_duration;
+/// use stillstream_config::parse_duration;
 /// use std::time::Duration;
 /// assert_eq!(parse_duration("10 min"), Ok(Duration::from_secs(600)));
 /// assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));

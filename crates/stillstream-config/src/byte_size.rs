@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// A number of bytes (Flink's `MemorySize`).
 ///
 /// ```
-/// use stillstream_types::config::ByteSize;
+/// use stillstream_config::ByteSize;
 /// assert_eq!("20 kb".parse::<ByteSize>().unwrap(), ByteSize::from_bytes(20 * 1024));
 /// assert_eq!("5mb".parse::<ByteSize>().unwrap().to_string(), "5 mb");
 /// assert_eq!("10485760 b".parse::<ByteSize>().unwrap(), "10m".parse().unwrap());

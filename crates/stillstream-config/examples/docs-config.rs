@@ -1,5 +1,5 @@
 //! Prints the page of all configuration keys; `cargo xtask docs-config` writes it to `docs/configuration.md`.
 
 fn main() {
-    print!("{}", stillstream_types::config::docs::markdown());
+    print!("{}", stillstream_config::docs::markdown());
 }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use stillstream_types::{Error, ErrorKind};
+
 use super::origin::Origin;
-use crate::error::{Error, ErrorKind};
 
 /// One thing that is wrong with a configuration.
 ///

@@ -5,7 +5,7 @@ use super::table::{Row, SECTIONS, Status};
 const HEAD: &str = "\
 # Configuration
 
-<!-- Made by `cargo xtask docs-config` from crates/stillstream-types/src/config/table. Do not edit. -->
+<!-- Made by `cargo xtask docs-config` from crates/stillstream-config/src/table. Do not edit. -->
 
 Stillstream reads Flink's keys. They come from `config.yaml` (nested or flat keys) or the older flat `flink-conf.yaml`, from
 `-D key=value` arguments, and from code. Code wins over the file, and an argument wins over both.

@@ -9,11 +9,11 @@ impl Configuration {
     /// All after `--` is left alone.
     ///
     /// ```
-    /// use stillstream_types::config::{Configuration, options};
+    /// use stillstream_config::{Configuration, options};
     /// let (config, rest) = Configuration::from_args(["-Dparallelism.default=4", "input.csv"])?;
     /// assert_eq!(config.get(options::PARALLELISM), 4);
     /// assert_eq!(rest, ["input.csv"]);
-    /// # Ok::<(), stillstream_types::config::ConfigErrors>(())
+    /// # Ok::<(), stillstream_config::ConfigErrors>(())
     /// ```
     ///
     /// # Errors
