@@ -49,8 +49,20 @@ pub enum KafkaError {
         reason: String,
         /// What to look at.
         next: &'static str,
-        /// It was answered, and the answer was no.
-        refused: bool,
+        /// Whether it may pass by itself.
+        may_pass: bool,
+    },
+    /// A connected cluster does not answer a question, or not as it should.
+    #[error("asking Kafka at {brokers} {what}: {reason}")]
+    Asking {
+        /// The addresses.
+        brokers: String,
+        /// For what.
+        what: String,
+        /// The client's reason.
+        reason: String,
+        /// Whether it may pass by itself.
+        may_pass: bool,
     },
     /// A request was refused or not answered.
     #[error("{what}: {reason}")]
@@ -59,8 +71,8 @@ pub enum KafkaError {
         what: String,
         /// The client's or the broker's reason.
         reason: String,
-        /// Whether no new try can help.
-        hopeless: bool,
+        /// Whether it may pass by itself.
+        may_pass: bool,
     },
     /// A record could not be written.
     #[error("a record could not be written: {reason}")]
@@ -145,9 +157,7 @@ pub enum KafkaError {
 
 impl KafkaError {
     pub(crate) fn request(what: String, error: krafka::error::KrafkaError) -> Self {
-        use krafka::error::KrafkaError as E;
-        let hopeless = !error.is_retriable() && !matches!(&error, E::Closed { .. });
-        Self::Request { what, reason: error.to_string(), hopeless }
+        Self::Request { what, reason: error.to_string(), may_pass: error.is_retriable() }
     }
 
     pub(crate) fn connecting(brokers: &str, error: krafka::error::KrafkaError) -> Self {
@@ -157,15 +167,23 @@ impl KafkaError {
             E::Config { .. } => "see the properties of the client",
             _ => "see that a broker listens there and can be reached from here, and that security.protocol is its listener's",
         };
-        let refused = !error.is_retriable();
-        Self::Connect { brokers: brokers.to_string(), reason: error.to_string(), next, refused }
+        let may_pass = error.is_retriable();
+        Self::Connect { brokers: brokers.to_string(), reason: error.to_string(), next, may_pass }
     }
 
-    /// Whether the same may succeed in a moment.
+    pub(crate) fn asking(brokers: &str, what: &str, error: &krafka::error::KrafkaError) -> Self {
+        Self::Asking {
+            brokers: brokers.to_string(),
+            what: what.to_string(),
+            reason: error.to_string(),
+            may_pass: error.is_retriable(),
+        }
+    }
+
+    /// Whether it may pass by itself: a broker that is away, a leader that is being elected.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
-            Self::Request { hopeless, .. } => !hopeless,
-            Self::Connect { refused, .. } => !refused,
+            Self::Connect { may_pass, .. } | Self::Asking { may_pass, .. } | Self::Request { may_pass, .. } => *may_pass,
             _ => false,
         }
     }

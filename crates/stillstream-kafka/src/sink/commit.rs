@@ -87,7 +87,7 @@ async fn commit_by_numbers(cluster: &Cluster, key: &TransactionKey, records: u64
         Verdict::Again => Err(KafkaError::Request {
             what: format!("committing the transaction {key}"),
             reason: format!("the coordinator answered {answer}, but describes it as open"),
-            hopeless: false,
+            may_pass: true,
         }),
         Verdict::Lost(finding) => Err(KafkaError::Lost {
             records,
