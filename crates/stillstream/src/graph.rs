@@ -82,6 +82,8 @@ impl Graph {
             max_parallelism: None,
             stateful: spec.stateful,
             chaining: true,
+            starts_chain: false,
+            buffer_timeout: None,
             with_source: false,
             event_time: EventTimeRole::Passes,
             body,

@@ -40,6 +40,7 @@
 // `derive(Data)` names this crate, also within itself
 extern crate self as stillstream;
 
+mod aggregations;
 mod async_io;
 mod backend;
 mod collection;
@@ -54,6 +55,7 @@ mod keyed_functions;
 mod keyed_stream;
 mod logging;
 mod operators;
+mod partitioning;
 mod plain_functions;
 pub mod prelude;
 mod rest;
@@ -66,6 +68,7 @@ pub mod testing;
 pub mod watermark;
 pub mod window;
 
+pub use aggregations::{Summable, TryAggregate};
 pub use async_io::{AsyncRetry, AsyncStream};
 pub use backend::{FsStateBackend, MemoryStateBackend, RocksDbStateBackend, StateBackend};
 pub use collector::Collector;

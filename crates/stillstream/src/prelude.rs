@@ -30,4 +30,5 @@ pub use crate::window::{
 pub use crate::{
     AsyncRetry, Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,
     RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink,
+    TryAggregate,
 };

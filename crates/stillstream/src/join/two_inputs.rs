@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use stillstream_runtime::exchange::KeySelector;
-use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
+use stillstream_runtime::{AnyBatch, Batch, Operator, Output};
 use stillstream_state::Data;
-use stillstream_types::{CheckpointId, Result, SnapshotForm, Timestamp};
+use stillstream_types::{Result, Timestamp};
 
 use crate::graph::Upstream;
+use crate::operators::delegate::delegate_rest;
 
 /// A record of one of two streams.
 ///
@@ -105,10 +106,6 @@ pub(crate) struct Merged<O> {
 }
 
 impl<O: Operator> Operator for Merged<O> {
-    fn open(&mut self, context: &mut OpenContext) -> Result<()> {
-        self.inner.open(context)
-    }
-
     fn process(&mut self, port: usize, batch: AnyBatch, out: &mut Output) -> Result<()> {
         let batch = (self.merge)(port, batch)?;
         self.inner.process(0, batch, out)
@@ -116,10 +113,6 @@ impl<O: Operator> Operator for Merged<O> {
 
     fn watermark(&mut self, watermark: Timestamp, out: &mut Output) -> Result<()> {
         self.inner.watermark(watermark, out)
-    }
-
-    fn idle(&mut self, idle: bool, out: &mut Output) -> Result<()> {
-        self.inner.idle(idle, out)
     }
 
     fn end_of_input(&mut self, now_ms: i64, out: &mut Output) -> Result<Option<i64>> {
@@ -130,27 +123,9 @@ impl<O: Operator> Operator for Merged<O> {
         self.inner.resume(out)
     }
 
-    fn ready(&mut self, out: &mut Output) -> Result<bool> {
-        self.inner.ready(out)
-    }
-
     fn processing_time(&mut self, now_ms: i64, out: &mut Output) -> Result<Option<i64>> {
         self.inner.processing_time(now_ms, out)
     }
 
-    fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
-        self.inner.snapshot(id, form)
-    }
-
-    fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {
-        self.inner.checkpoint_complete(id)
-    }
-
-    fn checkpoint_aborted(&mut self, id: CheckpointId) -> Result<()> {
-        self.inner.checkpoint_aborted(id)
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.inner.finish()
-    }
+    delegate_rest!(inner);
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use stillstream_runtime::requests::{Outcome, Requests};
-use stillstream_runtime::{AnyBatch, AsyncSnapshot, Batch, OpenContext, Operator, Output};
+use stillstream_runtime::{AnyBatch, AsyncSnapshot, OpenContext, Operator, Output};
 use stillstream_state::{Data, OperatorListState, OperatorStateBackend, StateError};
 use stillstream_types::{
     CheckpointId, Error, ErrorKind, OperatorSubtaskState, Result, SnapshotForm, Timestamp,

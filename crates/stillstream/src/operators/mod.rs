@@ -1,6 +1,7 @@
 //! The runtime's operators behind the methods of the streams: batches in, batches out.
 
 pub(crate) mod async_io;
+pub(crate) mod delegate;
 pub(crate) mod expiry;
 mod in_order;
 pub(crate) mod keyed_process;

@@ -167,9 +167,15 @@ impl<R: Data> Driven<R> {
             .inputs
             .iter()
             .map(|input| match &input.exchange {
-                Exchange::Key(splitter) => Deal::Split(splitter(groups, parallelism)),
+                Exchange::Key(splitter) | Exchange::Partition(splitter) => {
+                    Deal::Split(splitter(groups, parallelism))
+                }
                 Exchange::Broadcast => Deal::ToAll,
-                Exchange::Forward | Exchange::Rebalance => Deal::ToFirst,
+                Exchange::Forward
+                | Exchange::ForwardOnly
+                | Exchange::Rebalance
+                | Exchange::Rescale
+                | Exchange::Global => Deal::ToFirst,
             })
             .collect();
         let restored = self.restored.take();

@@ -319,6 +319,18 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.build(aggregate, With(f, PhantomData))
     }
 
+    /// Like [`aggregate_with`](Self::aggregate_with), where there may be no result.
+    pub(crate) fn aggregate_if<A, R: Data>(
+        self,
+        aggregate: A,
+        f: impl Fn(&S::Key, TimeWindow, A::Out) -> Option<R> + Send + Sync + 'static,
+    ) -> DataStream<R>
+    where
+        A: Aggregate<In = T> + Send + Sync,
+    {
+        self.build(aggregate, With(f, PhantomData))
+    }
+
     /// Folds the records of each key and window into one. `f` must be associative: sessions fold what they
     /// have each.
     ///
