@@ -212,15 +212,19 @@ fn line(entry: &Value) -> String {
     format!("    {state}[{key}]{window}{rest}\n")
 }
 
-pub(crate) fn run(path: &str, look: &Look) -> Result<Answer, Error> {
-    let opened =
-        RetainedCheckpoint::open(path, &StorageOptions::default()).map_err(StorageError::into_error)?;
-    look_at(&opened, path, look)
+pub(crate) fn run(path: &str, look: &Look, options: &StorageOptions) -> Result<Answer, Error> {
+    let opened = RetainedCheckpoint::open(path, options).map_err(StorageError::into_error)?;
+    look_at(&opened, path, look, options)
 }
 
 /// The directory of a checkpoint that is deleted loses its metadata first: then an error is about that.
-fn failed(opened: &RetainedCheckpoint, path: &str, error: StateError) -> Error {
-    match RetainedCheckpoint::open(path, &StorageOptions::default()) {
+fn failed(
+    opened: &RetainedCheckpoint,
+    path: &str,
+    error: StateError,
+    options: &StorageOptions,
+) -> Error {
+    match RetainedCheckpoint::open(path, options) {
         Ok(_) => error.into_error(),
         Err(_) => {
             let text = format!(
@@ -233,10 +237,15 @@ fn failed(opened: &RetainedCheckpoint, path: &str, error: StateError) -> Error {
     }
 }
 
-fn look_at(opened: &RetainedCheckpoint, path: &str, look: &Look) -> Result<Answer, Error> {
+fn look_at(
+    opened: &RetainedCheckpoint,
+    path: &str,
+    look: &Look,
+    options: &StorageOptions,
+) -> Result<Answer, Error> {
     let metadata = opened.metadata();
     let store = opened.streams();
-    let failed = |error| failed(opened, path, error);
+    let failed = |error| failed(opened, path, error, options);
     let size: u64 = metadata.operators.iter().map(OperatorState::bytes).sum();
     let mut text = format!(
         "{} {} of job `{}` ({})\ntriggered {} UTC by generation {}, {} of state, {}\n",

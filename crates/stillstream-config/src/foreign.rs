@@ -204,6 +204,8 @@ pub(super) fn advice(key: &str) -> Option<&'static str> {
 const SECRET: &[&str] = &[
     "password",
     "secret",
+    "access-key",
+    "access.key",
     "account.key",
     "apikey",
     "api-key",

@@ -24,15 +24,36 @@ use crate::{DecodeError, KeyHasher, Schema};
 /// assert_eq!(Session::decode(&mut &bytes[..]), Ok(session));
 /// ```
 ///
-/// A type that holds itself is refused by the compiler (the `Serde` adapter takes it), and so is one that
-/// borrows:
+/// A type may hold itself; its values may nest 128 deep. Where it does so by way of another type, the derive has to be told
+/// with `#[data(recursive)]`, on one of them:
 ///
+/// ```
+/// use stillstream_data::Data;
+///
+/// #[derive(Clone, PartialEq, Debug, Data)]
+/// #[data(crate = stillstream_data)]
+/// struct Tree { name: String, children: Vec<Tree> }
+/// assert_eq!(Tree::schema().to_string(), "struct Tree { name: string, children: list<Tree> }");
+///
+/// #[derive(Clone, Data)]
+/// #[data(crate = stillstream_data, recursive)]
+/// struct Folder { entries: Vec<Entry> }
+/// #[derive(Clone, Data)]
+/// #[data(crate = stillstream_data)]
+/// enum Entry { File(String), Folder(Folder) }
+/// ```
 /// ```compile_fail,E0391
 /// # use stillstream_data::Data;
 /// #[derive(Clone, Data)]
 /// #[data(crate = stillstream_data)]
-/// struct Tree { children: Vec<Tree> }
+/// struct Folder { entries: Vec<Entry> }
+/// #[derive(Clone, Data)]
+/// #[data(crate = stillstream_data)]
+/// enum Entry { File(String), Folder(Folder) }
 /// ```
+///
+/// A type that borrows is refused by the compiler, and so is one that can't go to another thread (`Rc`: use `Arc`):
+///
 /// ```compile_fail
 /// # use stillstream_data::Data;
 /// #[derive(Clone, Data)]
@@ -47,15 +68,20 @@ use crate::{DecodeError, KeyHasher, Schema};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't cross an exchange or live in state",
-    label = "`Data` is not implemented for it",
-    note = "for your own type add `#[derive(Clone, Data)]`; for a foreign one use a type of your own or `Serde<T>` (cargo feature `serde-adapter`)"
+    label = "`Data` is not implemented for `{Self}`",
+    note = "is it a type of your own? put `#[derive(Clone, Data)]` on it",
+    note = "is it of another crate? `chrono`, `uuid`, `bytes` and `rust_decimal` are cargo features of `stillstream`; any `serde` type can be wrapped in `Serde<T>` (cargo feature `serde`)",
+    note = "in place of `&str`, `Rc<T>` and `Instant` use `String`, `Arc<T>` and `Timestamp`"
 )]
 pub trait Data: Clone + Send + Sync + 'static {
-    /// How deep the type nests. It is a constant so that a type which holds itself does not compile: its
-    /// binary form could nest without a limit, and damaged bytes would overflow the stack. Such types use the
-    /// `Serde` adapter.
+    /// How deep the type nests. It is a constant so that a type which holds itself does not compile unless its derive knows
+    /// of it: how deep its values nest must be counted, or damaged bytes would overflow the stack.
     #[doc(hidden)]
     const DEPTH: usize = 1;
+
+    /// Whether equal values are written alike, as a key must be. (A type that holds itself is trusted.)
+    #[doc(hidden)]
+    const ONE_FORM: bool = true;
 
     /// Whether the type is the form of state with a time to live, and reads [`Schema::Expiring`] itself.
     #[doc(hidden)]
@@ -151,14 +177,31 @@ pub fn decode_stored<V: Data>(stored: &Schema, input: &mut &[u8]) -> Result<V, D
 /// }
 /// assert_eq!(Price::of(0.0), Price::of(-0.0));
 /// ```
+///
+/// A float is no key: not-a-number is unequal to itself, and the two zeros are equal and have different forms. Take a whole number
+/// of the smallest unit, or `to_bits()` where you know which zero it is.
+#[diagnostic::on_unimplemented(
+    message = "records can't be keyed by `{Self}`",
+    label = "`Key` needs `Data` and `Eq`, and `{Self}` lacks one of them",
+    note = "is it a type of your own? put `#[derive(Clone, PartialEq, Eq, Data)]` on it",
+    note = "`f32` and `f64` have no `Eq`: not-a-number is unequal to itself, so its state would never be found again; take a whole number of the smallest unit (cents), or `to_bits()`"
+)]
 pub trait Key: Data + Eq {
     /// The key's group and hash, computed once per record.
     #[inline(always)]
     fn key_hash(&self, groups: KeyGroups) -> KeyHash {
+        const {
+            assert!(
+                Self::ONE_FORM,
+                "a key is found by its bytes, and a `HashMap`, a `HashSet`, a `Decimal` or a time with an offset can be equal to \
+                 another one that has other bytes: key by a `BTreeMap`, a `BTreeSet`, a whole number or a time in UTC"
+            );
+        }
         let mut hasher = KeyHasher::new();
         self.hash_key(&mut hasher);
         hasher.finish(groups)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Data + Eq> Key for T {}

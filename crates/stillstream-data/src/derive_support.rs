@@ -2,7 +2,9 @@
 
 use std::marker::PhantomData;
 
-pub use crate::{Data, DecodeError, Field, KeyHasher, Schema};
+pub use crate::compatible::taker;
+pub use crate::recursion::{describe, read_deeper, skip, within, write_deeper};
+pub use crate::{Data, DecodeError, Field, KeyHasher, Schema, Variant};
 pub use std::option::Option::{self, None, Some};
 pub use std::result::Result::{self, Err, Ok};
 pub use std::string::String;
@@ -67,7 +69,7 @@ pub fn or_default<T>(
 ) -> Result<T, DecodeError> {
     read.or_else(|| default.map(|make| make())).ok_or_else(|| DecodeError::Invalid {
         what: owner,
-        why: format!("field `{field}` was not stored and its type has no `Default`"),
+        why: format!("field `{field}` was not stored and has no default"),
     })
 }
 

@@ -11,14 +11,13 @@ use tokio::runtime::Handle;
 use crate::error::StorageError;
 use crate::identity;
 use crate::lease::Lease;
-use crate::local::LocalStore;
 use crate::location::Location;
 use crate::metadata::{Anchor, METADATA_FILE, decode, encode};
 use crate::options::StorageOptions;
 use crate::register::{Loaded, NumberedRegister, Register, TaggedRegister};
 use crate::salvage::salvage;
 use crate::snapshot::{Streams, SubtaskSnapshots};
-use crate::store::{BlobStore, CasSupport, Created, Deleted, join};
+use crate::store::{BlobStore, CasSupport, Created, Deleted, Replaced, Tag, join};
 use crate::verify::{VerifyMode, verify};
 
 /// A checkpoint directory (`execution.checkpointing.dir`), which many jobs may share.
@@ -56,10 +55,10 @@ impl CheckpointStorage {
     /// ```
     ///
     /// # Errors
-    /// See [`Location::parse`].
+    /// See [`Location::parse`] and [`Location::open`].
     pub fn open(uri: &str, options: StorageOptions, handle: Handle) -> Result<Self, StorageError> {
-        let Location::Local(path) = Location::parse(uri)?;
-        Ok(Self::with_store(Arc::new(LocalStore::new(path, &options)), options, handle))
+        let store = Location::parse(uri)?.open(&options)?;
+        Ok(Self::with_store(store, options, handle))
     }
 
     /// A directory in a store of your own: an [`ObjectBlobStore`](crate::ObjectBlobStore), or one that fails
@@ -76,17 +75,20 @@ impl CheckpointStorage {
         JobStorage { job, streams, register, options, handle }
     }
 
-    /// Writes, reads and deletes a small file, so that a directory that cannot be used is found before the
-    /// job starts.
+    /// Writes, reads and deletes a small file, so that a directory that cannot be used is found before the job starts. A store
+    /// that replaces objects on condition of their tag must show that it does.
     ///
     /// # Errors
-    /// [`StorageError::NotWritable`] with path and reason.
+    /// [`StorageError::NotWritable`] with path and reason; [`StorageError::NoCompareAndSet`] where no register can live.
     pub fn probe_writable(&self) -> Result<(), StorageError> {
         let key = format!("probe-{:016x}", self.options.process_tag);
         let path = self.store.display("");
-        let refused = |reason: String| StorageError::NotWritable { path: path.clone(), reason };
-        let content = key.as_bytes();
-        self.probe(&key, content).map_err(|error| refused(error.to_string()))
+        self.probe(&key, key.as_bytes()).map_err(|error| match error {
+            StorageError::NoCompareAndSet { .. } => error,
+            // that it may have been written after all is no news of a file that is to be deleted
+            StorageError::Indeterminate { reason, .. } => StorageError::NotWritable { path, reason },
+            error => StorageError::NotWritable { path, reason: error.to_string() },
+        })
     }
 
     fn probe(&self, key: &str, content: &[u8]) -> Result<(), StorageError> {
@@ -99,9 +101,34 @@ impl CheckpointStorage {
             let shown = |bytes: &[u8]| bytes.escape_ascii().to_string();
             return Err(StorageError::corrupt(self.store.display(key), what, shown(content), shown(&found)));
         }
+        if self.store.cas_support() == CasSupport::Tags {
+            self.probe_conditions(key, content)?;
+        }
         match self.store.delete(key)? {
             Deleted::Yes => Ok(()),
             Deleted::NotFound => Err(StorageError::NotFound { path: self.store.display(key) }),
+        }
+    }
+
+    /// A store that takes no notice of a condition would let two processes run one job.
+    fn probe_conditions(&self, key: &str, content: &[u8]) -> Result<(), StorageError> {
+        let missing = |found: &str| {
+            let _ = self.store.delete(key);
+            Err(StorageError::NoCompareAndSet { location: self.store.display(""), found: found.into() })
+        };
+        let unsupported = |error: &StorageError| {
+            matches!(error, StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::Unsupported)
+        };
+        match self.store.put_new(key, content) {
+            Ok(Created::Exists) => {}
+            Ok(Created::New(_)) => return missing("its store creates an object again that exists (`If-None-Match`)"),
+            Err(error) if unsupported(&error) => return missing("its store has no conditional writes"),
+            Err(error) => return Err(error),
+        }
+        let other = Tag { e_tag: Some("\"00000000000000000000000000000000\"".into()), version: Some("1".into()) };
+        match self.store.put_if(key, content, &other)? {
+            Replaced::Mismatch => Ok(()),
+            Replaced::New(_) => missing("its store replaces an object whose tag is another one (`If-Match`)"),
         }
     }
 
@@ -124,7 +151,8 @@ pub struct JobStorage {
 /// Counts the writers of this process.
 static NEXT_WRITER: AtomicU64 = AtomicU64::new(1);
 
-fn register(streams: &Streams, writer: u64, handle: &Handle) -> Arc<dyn Register> {
+/// The register in the directory at the anchor, in the form that suits the store.
+pub(crate) fn register(streams: &Streams, writer: u64, handle: &Handle) -> Arc<dyn Register> {
     let (store, dir) = (streams.store.clone(), streams.anchor.as_str());
     match store.cas_support() {
         CasSupport::CreateNew => Arc::new(NumberedRegister::new(store, dir, writer, handle.clone())),

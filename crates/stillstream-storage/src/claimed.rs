@@ -10,7 +10,6 @@ use tokio::runtime::Handle;
 use crate::cleanup::KEEP_FILE;
 use crate::error::StorageError;
 use crate::metadata::{METADATA_FILE, decode};
-use crate::register::{NumberedRegister, Register};
 use crate::retained::RetainedCheckpoint;
 use crate::store::{Deleted, check_key, join};
 
@@ -24,8 +23,7 @@ impl RetainedCheckpoint {
         if self.owns_all() {
             return Ok(None);
         }
-        let streams = self.streams();
-        let register = NumberedRegister::new(streams.store.clone(), &streams.anchor, 0, handle.clone());
+        let register = crate::checkpoint::register(self.streams(), 0, handle);
         Ok(register.load()?.map(|loaded| loaded.record))
     }
 
@@ -65,9 +63,10 @@ impl RetainedCheckpoint {
         }
         store.delete(&join(key, METADATA_FILE))?;
         store.sync_folder(key)?;
-        for path in inside.iter().chain([&join(key, KEEP_FILE)]).chain(&shared) {
-            check_key(path)?;
-            match store.delete(path)? {
+        let rest: Vec<String> = inside.into_iter().chain([join(key, KEEP_FILE)]).chain(shared).collect();
+        rest.iter().try_for_each(|path| check_key(path))?;
+        for deleted in store.delete_all(&rest) {
+            match deleted? {
                 Deleted::Yes | Deleted::NotFound => {}
             }
         }

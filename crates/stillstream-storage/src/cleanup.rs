@@ -92,11 +92,8 @@ impl JobStorage {
             crash_point("half-discarded")
                 .map_err(|crash| StorageError::io("delete", self.store().display(&dir), crash.into()))?;
             self.store().sync_folder(&dir)?;
-            for entry in self.store().list(&dir)? {
-                if !spare.contains(&entry.key) {
-                    self.delete(&entry.key, &mut report);
-                }
-            }
+            let keys = self.store().list(&dir)?.into_iter().map(|entry| entry.key);
+            self.delete_all(&keys.filter(|key| !spare.contains(key)).collect::<Vec<_>>(), &mut report);
             self.store().remove_empty_dirs(&dir)
         };
         if let Err(error) = steps() {
@@ -116,14 +113,16 @@ impl JobStorage {
     pub fn discard_files<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> DiscardReport {
         let mut report = DiscardReport::default();
         let mut dirs = BTreeSet::new();
+        let mut keys = Vec::new();
         for path in paths {
             match crate::store::check_key(path) {
-                Ok(()) => self.delete(&self.key(path), &mut report),
+                Ok(()) => keys.push(self.key(path)),
                 Err(error) => report.failed.push(error),
             }
             let dir = path.split_once('/').map(|(dir, _)| dir);
             dirs.extend(dir.filter(|dir| checkpoint_paths::checkpoint_of(dir).is_some()));
         }
+        self.delete_all(&keys, &mut report);
         for dir in dirs {
             // a writer whose folder goes while it begins makes it again
             if let Err(error) = self.store().remove_empty_dirs(&self.key(dir)) {
@@ -143,14 +142,27 @@ impl JobStorage {
     }
 
     fn delete(&self, key: &str, report: &mut DiscardReport) {
+        let first = self.store().delete(key);
+        self.count(key, first, report);
+    }
+
+    fn delete_all(&self, keys: &[String], report: &mut DiscardReport) {
+        for (key, deleted) in keys.iter().zip(self.store().delete_all(keys)) {
+            self.count(key, deleted, report);
+        }
+    }
+
+    /// Notes what the first attempt did, or makes further ones.
+    fn count(&self, key: &str, mut deleted: Result<Deleted, StorageError>, report: &mut DiscardReport) {
         let mut attempt = 1;
         loop {
-            match self.store().delete(key) {
+            match deleted {
                 Ok(Deleted::Yes) => report.deleted += 1,
                 Ok(Deleted::NotFound) => report.missing += 1,
                 // no answer took the whole deadline: not now
                 Err(error) if attempt < ATTEMPTS && !error.is_indeterminate() => {
                     attempt += 1;
+                    deleted = self.store().delete(key);
                     continue;
                 }
                 Err(error) => report.failed.push(error),
@@ -221,6 +233,7 @@ impl JobStorage {
     ) -> Result<(), StorageError> {
         // whether a person decides about it
         let mut dirs = BTreeMap::<CheckpointId, bool>::new();
+        let mut unnamed = Vec::new();
         for entry in self.store().list(&self.streams.anchor)? {
             let Some((dir, file)) = self.path_of(&entry.key).and_then(|path| path.split_once('/')) else {
                 continue;
@@ -230,13 +243,14 @@ impl JobStorage {
             } else if dir == checkpoint_paths::SHARED_FOLDER && !referenced.contains(&entry.key) {
                 match checkpoint_paths::creator_of_leftover(&format!("{dir}/{file}")) {
                     Some(creator) if creator <= record.last_checkpoint_id => {
-                        self.delete(&entry.key, &mut report.files);
+                        unnamed.push(entry.key);
                     }
                     Some(_) => report.left.push(format!("{dir}/{file}: {UNKNOWN_NUMBER}")),
                     None => report.left.push(format!("{dir}/{file}: its name is not one that is given here")),
                 }
             }
         }
+        self.delete_all(&unnamed, &mut report.files);
         for (&id, &keep) in &dirs {
             if record.completed.iter().chain(&record.retained).any(|named| named.id == id) {
                 continue;

@@ -8,7 +8,6 @@ use stillstream_types::crash::{Crash, crash_point};
 
 use crate::cleanup::DiscardReport;
 use crate::error::StorageError;
-use crate::local::LocalStore;
 use crate::location::Location;
 use crate::metadata::{Anchor, METADATA_FILE, encode};
 use crate::options::StorageOptions;
@@ -60,30 +59,32 @@ impl SavepointDirectory {
     /// [`StorageError::BadLocation`] if there is something in it, or it is no place for a savepoint; or it
     /// cannot be made.
     pub fn create(location: &str, options: &StorageOptions) -> Result<Self, StorageError> {
-        let Location::Local(path) = Location::parse(location)?;
-        let store = LocalStore::new(path, options);
+        let store = Location::parse(location)?.open(options)?;
         if let Some(entry) = store.list("")?.first() {
             let reason =
                 format!("a savepoint has a directory of its own, and there is `{}` in this one", entry.key);
             return Err(StorageError::BadLocation { location: location.into(), reason });
         }
+        // elsewhere a folder is made with the first file in it
         store.local_folder("")?;
-        Ok(Self::with_store(Arc::new(store), options))
+        Ok(Self::with_store(store, options))
     }
 
     /// A directory that somebody has [created](Self::create), also another process. Where it is moved away or
     /// deleted from here on, writes fail.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] if there is none.
+    /// [`StorageError::NotFound`] if there is none, on a disk: elsewhere a folder is there as soon as a file is.
     pub fn open(location: &str, options: &StorageOptions) -> Result<Self, StorageError> {
-        let Location::Local(path) = Location::parse(location)?;
-        if !path.is_dir() {
+        let location = Location::parse(location)?;
+        if let Location::Local(path) = &location
+            && !path.is_dir()
+        {
             return Err(StorageError::NotFound { path: path.display().to_string() });
         }
-        let store = LocalStore::new(path, options);
+        let store = location.open(options)?;
         store.local_folder("")?;
-        Ok(Self::with_store(Arc::new(store), options))
+        Ok(Self::with_store(store, options))
     }
 
     /// The root of a store of your own, such as one that fails on purpose.
@@ -160,8 +161,9 @@ impl SavepointDirectory {
                 report.failed.push(StorageError::BadLocation { location: self.display(), reason });
                 return report;
             }
-            for entry in &entries {
-                match self.store.delete(&entry.key) {
+            let keys: Vec<String> = entries.into_iter().map(|entry| entry.key).collect();
+            for deleted in self.store.delete_all(&keys) {
+                match deleted {
                     Ok(Deleted::Yes) => report.deleted += 1,
                     Ok(Deleted::NotFound) => report.missing += 1,
                     Err(error) => {

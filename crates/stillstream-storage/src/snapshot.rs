@@ -189,7 +189,11 @@ impl SnapshotStore for SubtaskSnapshots {
             Some(checkpoint) => join(&checkpoint_paths::checkpoint(checkpoint), &name),
             None => name,
         };
-        self.open(path, self.options.inline_threshold())
+        let threshold = match self.options.inline_threshold() {
+            0 => 0,
+            threshold => threshold.max(self.streams.store.inline_at_least()),
+        };
+        self.open(path, threshold)
     }
 
     fn keeps_shared(&self) -> bool {

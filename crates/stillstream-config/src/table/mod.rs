@@ -11,6 +11,7 @@ mod high_availability;
 mod own;
 mod recovery;
 mod rocksdb;
+mod stores;
 mod tracking;
 
 use std::collections::BTreeMap;
@@ -91,6 +92,7 @@ pub struct Section {
 /// The whole table.
 pub const SECTIONS: &[Section] = &[
     Section { title: "Checkpointing", rows: checkpointing::ROWS },
+    Section { title: "Stores that are reached over the network", rows: stores::ROWS },
     Section { title: "Starting from a snapshot", rows: recovery::RECOVERY },
     Section { title: "Restart strategies", rows: recovery::RESTART },
     Section { title: "Jobs, tasks and cluster", rows: cluster::ROWS },

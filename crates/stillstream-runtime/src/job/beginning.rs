@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use stillstream_restore::{Choices, OperatorDescription, PlanDescription, check};
 use stillstream_state::StateError;
-use stillstream_storage::{JobStorage, RetainedCheckpoint, StorageError, StorageOptions};
+use stillstream_storage::{JobStorage, RetainedCheckpoint, StorageError};
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{
     CheckpointId, CheckpointMetadata, CompletedRef, Error, ErrorKind, JobOutcome, JobStart, OperatorId,
@@ -15,7 +15,7 @@ use stillstream_types::{
 };
 use tokio::runtime::Handle;
 
-use super::configuration;
+use super::{configuration, storage_options};
 use super::settings::{JobSettings, StateBackend};
 use crate::plan::{PhysicalPlan, Plan, describe};
 
@@ -41,8 +41,8 @@ struct Snapshot {
 }
 
 /// The snapshot that a person named.
-fn named(location: &str) -> Result<RetainedCheckpoint> {
-    RetainedCheckpoint::open(location, &StorageOptions::default()).map_err(StorageError::into_error)
+fn named(location: &str, settings: &JobSettings) -> Result<RetainedCheckpoint> {
+    RetainedCheckpoint::open(location, &storage_options(settings)).map_err(StorageError::into_error)
 }
 
 /// Whether a record is of a life that this start goes on with.
@@ -76,7 +76,7 @@ impl Beginning {
         let own = life.and_then(|life| life.completed.last()).zip(storage);
         match (&settings.from_snapshot, own) {
             (None, None) => this.where_it_began(settings, storage.map(|(_, handle)| handle))?,
-            (None, Some((own, (storage, _)))) => this.begin_from_own(own, storage)?,
+            (None, Some((own, (storage, _)))) => this.begin_from_own(own, storage, settings)?,
             (Some(from), Some((own, (storage, _)))) => this.one_of_two(from, own, storage, settings)?,
             (Some(from), None) => {
                 this.begin_from_snapshot(from, settings, storage.map(|(_, handle)| handle))?
@@ -114,10 +114,15 @@ impl Beginning {
         settings.from_snapshot.clone().or_else(|| began().map(|from| from.location.clone()))
     }
 
-    fn begin_from_own(&mut self, own: &CompletedRef, storage: &JobStorage) -> Result<()> {
+    fn begin_from_own(
+        &mut self,
+        own: &CompletedRef,
+        storage: &JobStorage,
+        settings: &JobSettings,
+    ) -> Result<()> {
         if checkpoint_paths::checkpoint_of(&own.path).is_none() {
             // the savepoint of a stop whose end was not recorded
-            let found = named(&own.path)?;
+            let found = named(&own.path, settings)?;
             let (metadata, streams) = (found.metadata().clone(), Arc::new(found.streams().clone()));
             self.snapshot = Some(Snapshot { metadata, streams, place: found.directory().into() });
             return Ok(());
@@ -134,7 +139,7 @@ impl Beginning {
         settings: &JobSettings,
         handle: Option<&Handle>,
     ) -> Result<()> {
-        let found = named(from)?;
+        let found = named(from, settings)?;
         let snapshot = SnapshotIdentity::of(found.metadata());
         let claimed = settings.claim_snapshot;
         if let (true, Some(handle)) = (claimed, handle) {
@@ -164,8 +169,8 @@ impl Beginning {
         storage: &JobStorage,
         settings: &JobSettings,
     ) -> Result<()> {
-        self.begin_from_own(own, storage)?;
-        let named = named(from);
+        self.begin_from_own(own, storage, settings)?;
+        let named = named(from, settings);
         let began_there = self.start.from.as_ref().is_some_and(|known| match &named {
             Ok(named) => known.snapshot == SnapshotIdentity::of(named.metadata()),
             // it may have been deleted since: the job does not need it any more
@@ -237,10 +242,10 @@ impl Beginning {
                     newest.id
                 ));
             }
-            return self.begin_from_own(newest, storage);
+            return self.begin_from_own(newest, storage, settings);
         }
         let chosen = CompletedRef { id: to, path: path_of(to) };
-        if let Err(error) = self.begin_from_own(&chosen, storage) {
+        if let Err(error) = self.begin_from_own(&chosen, storage, settings) {
             let known: BTreeSet<CheckpointId> =
                 record.completed.iter().chain(&record.retained).map(|known| known.id).collect();
             let known: Vec<String> = known.iter().map(ToString::to_string).collect();

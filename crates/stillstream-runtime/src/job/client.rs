@@ -11,6 +11,7 @@ use stillstream_jobmaster::{
     CheckpointReport, CheckpointStatistics, CheckpointSummary, ExceptionEntry, JobEvent, JobStatus,
     RequestId, StopRequest,
 };
+use stillstream_storage::StorageOptions;
 use stillstream_types::{
     CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointFormat, Timestamp,
 };
@@ -297,8 +298,12 @@ impl JobClient {
         self.shared.board.lock().status.unwrap_or(JobStatus::Initializing)
     }
 
-    /// Whether the job takes checkpoints by itself. One that does not has nothing to go on from but
-    /// savepoints.
+    /// How the job reaches its checkpoints and savepoints, wherever they are.
+    pub fn storage_options(&self) -> &StorageOptions {
+        self.savepoints.options()
+    }
+
+    /// Whether the job takes checkpoints by itself. One that does not has nothing to go on from but savepoints.
     pub fn takes_checkpoints(&self) -> bool {
         self.takes_checkpoints
     }

@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use stillstream_jobmaster::{JobEngine, JobEvent, JobSetup, JobStatus, StartDecision, decide_start};
 pub use stillstream_restore::PlanDescription;
+pub use stillstream_storage::RemoteStores;
 use stillstream_restore::without_uid;
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
 use stillstream_types::{
@@ -104,6 +105,8 @@ fn storage_options(settings: &JobSettings) -> StorageOptions {
     StorageOptions {
         inline_threshold: settings.inline_threshold as usize,
         file_access: settings.file_access,
+        remote: settings.remote_storage.clone(),
+        deadline: settings.storage_timeout,
         ..StorageOptions::default()
     }
 }
@@ -157,6 +160,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         longest_sleep: settings.longest_sleep,
         mode: settings.checkpoint.mode,
         job: JobId::from_name(&settings.name),
+        checkpoint_home: settings.checkpoint_home().into(),
         file_access: settings.file_access,
         checkpointing: settings.checkpoint.interval.is_some(),
         backend: settings
@@ -377,7 +381,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
             home.note(&beginning)?;
             Arc::new(home)
         }
-        None => Arc::new(MemoryHome::default()),
+        None => Arc::new(MemoryHome::new(storage_options(&settings))),
     };
     let physical = fitted;
     let settings = JobSettings { from_snapshot: beginning.snapshot_begun_with(&settings), ..settings };

@@ -25,8 +25,13 @@ impl SavepointPlaces {
         }
     }
 
-    /// Makes a directory for one savepoint, `savepoint-<6 of the job's id>-<12 random>`, below `directory` or
-    /// below the one that the configuration names.
+    /// How savepoints are written and read.
+    pub fn options(&self) -> &StorageOptions {
+        &self.options
+    }
+
+    /// Makes a directory for one savepoint, `savepoint-<6 of the job's id>-<12 random>`, below `directory` or below the one that
+    /// the configuration names.
     ///
     /// # Errors
     /// If neither is given, or it cannot be made.
@@ -38,16 +43,16 @@ impl SavepointPlaces {
             ));
         };
         let random = crate::cluster::random_token();
-        let Location::Local(above) = Location::parse(above).map_err(StorageError::into_error)?;
-        let path = above.join(checkpoint_paths::savepoint(self.job, &random[..12]));
-        let Some(location) = path.to_str() else {
-            let text = format!(
-                "`{}` is not UTF-8: a savepoint needs a path that can be written down",
-                path.display()
-            );
+        let above = Location::parse(above).map_err(StorageError::into_error)?;
+        let place = above.join(&checkpoint_paths::savepoint(self.job, &random[..12]));
+        if let Location::Local(path) = &place
+            && path.to_str().is_none()
+        {
+            let text = format!("`{place}` is not UTF-8: a savepoint needs a path that can be written down");
             return Err(Error::new(ErrorKind::Configuration, text));
-        };
-        SavepointDirectory::create(location, &self.options)
+        }
+        let location = place.to_string();
+        SavepointDirectory::create(&location, &self.options)
             .map_err(StorageError::into_error)
             .context(|| "the directory of a savepoint cannot be made")?;
         Ok(SavepointTarget { location: location.into(), format })
@@ -103,7 +108,7 @@ mod tests {
         let inside = file.join("savepoints").display().to_string();
         let error = places(None).make(Some(&inside), SavepointFormat::Canonical).unwrap_err().to_string();
         assert!(error.contains(&inside) && error.contains("directory of a savepoint"), "{error}");
-        let error = places(Some("s3://bucket".into())).make(None, SavepointFormat::Canonical).unwrap_err();
-        assert!(error.to_string().contains("scheme `s3`"), "{error}");
+        let error = places(Some("webhdfs://n/x".into())).make(None, SavepointFormat::Canonical).unwrap_err();
+        assert!(error.to_string().contains("scheme `webhdfs`"), "{error}");
     }
 }

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use stillstream_heap::HeapBackendFactory;
 use stillstream_jobmaster::CheckpointConfig;
+use stillstream_storage::RemoteStores;
 pub use stillstream_types::ProgressMode;
 use stillstream_types::file_access::FileAccess;
+use stillstream_types::paths::absolute;
 use stillstream_types::{CheckpointId, RestartStrategy};
 
 #[cfg(feature = "rocksdb")]
 use crate::backends::{RocksDbOptions, rocksdb};
 use crate::backends::{StateBackends, heap};
+use crate::connect::JobOutline;
 use crate::operator::{DEFAULT_AUTO_WATERMARK_INTERVAL, PendingTimers};
 
 /// Where state lives while the job runs, and where its snapshots go.
@@ -31,14 +34,14 @@ pub enum StateBackend {
     },
     /// State on the heap; snapshots in files.
     Fs {
-        /// A folder or `file://` URI.
+        /// A folder, or the URI of one: `file://`, `s3://` and so on.
         checkpoint_uri: String,
         /// Whether state is copied on write while a snapshot is written.
         asynchronous: bool,
     },
     /// State in RocksDB on the local disk; snapshots in files.
     RocksDb {
-        /// A folder or `file://` URI.
+        /// A folder, or the URI of one: `file://`, `s3://` and so on.
         checkpoint_uri: String,
         /// Whether a checkpoint uploads only what the last completed one does not hold.
         incremental: bool,
@@ -158,6 +161,10 @@ pub struct JobSettings {
     pub cancellation_timeout: Duration,
     /// State streams below this many bytes are kept inside `_metadata`.
     pub inline_threshold: u64,
+    /// How stores that are reached over the network are asked (`s3.*` and so on), and the connections to them.
+    pub remote_storage: RemoteStores,
+    /// How long one request to such a store may take, with its retries (`stillstream.storage.timeout`).
+    pub storage_timeout: Duration,
     /// Who may read the files that the job makes (`stillstream.files.access`).
     pub file_access: FileAccess,
     /// The largest message between JobManager and workers, in bytes (`pekko.framesize`).
@@ -177,6 +184,27 @@ pub struct JobSettings {
     pub configuration: BTreeMap<String, String>,
     /// Where the REST interface of this process answers, if the job has one.
     pub rest_address: Option<SocketAddr>,
+}
+
+impl JobSettings {
+    /// What a connector may know of the job before it starts.
+    pub fn outline(&self) -> JobOutline {
+        JobOutline {
+            name: self.name.clone(),
+            checkpoint_interval: self.checkpoint.interval,
+            checkpoint_timeout: self.checkpoint.timeout,
+        }
+    }
+
+    /// Where checkpoints are kept, in one form for each place; empty if nowhere.
+    pub(crate) fn checkpoint_home(&self) -> String {
+        let uri = self.backend.checkpoint_uri().unwrap_or_default();
+        match uri.strip_prefix("file://").unwrap_or(uri) {
+            "" => String::new(),
+            elsewhere if elsewhere.contains("://") => elsewhere.trim_end_matches('/').to_string(),
+            folder => absolute(folder).to_string_lossy().trim_end_matches('/').to_string(),
+        }
+    }
 }
 
 impl Default for JobSettings {
@@ -205,6 +233,8 @@ impl Default for JobSettings {
             watermark_each_batch: true,
             cancellation_timeout: Duration::from_secs(180),
             inline_threshold: 20 << 10,
+            remote_storage: RemoteStores::default(),
+            storage_timeout: Duration::from_secs(60),
             file_access: FileAccess::default(),
             frame_size: DEFAULT_FRAME_SIZE,
             progress: ProgressMode::Auto,
