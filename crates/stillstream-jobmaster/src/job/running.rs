@@ -2,7 +2,7 @@
 
 use stillstream_types::{Error, ErrorKind, Generation, SubtaskId};
 
-use super::engine::{JobEngine, Phase};
+use super::engine::{JobEngine, JobPhase};
 use super::interface::Level;
 use super::status::JobStatus;
 use crate::checkpoint::event::Event;
@@ -43,12 +43,12 @@ impl JobEngine {
     }
 
     fn on_running(&mut self, subtask: SubtaskId) {
-        let Phase::Deploying(waiting) = &mut self.phase else { return };
+        let JobPhase::Deploying(waiting) = &mut self.phase else { return };
         waiting.remove(&subtask);
         if !waiting.is_empty() {
             return;
         }
-        self.phase = Phase::Running;
+        self.phase = JobPhase::Running;
         self.advance(JobStatus::Running);
         let (generation, tasks) = (self.attempt.generation, self.job.tasks.clone());
         self.coordinate(Event::AttemptStarted { generation, tasks });
@@ -56,7 +56,7 @@ impl JobEngine {
     }
 
     fn on_failed(&mut self, subtask: Option<SubtaskId>, error: Error) {
-        if self.recorded.is_some() && matches!(self.phase, Phase::Draining { .. }) {
+        if self.recorded.is_some() && matches!(self.phase, JobPhase::Draining { .. }) {
             // everything is committed and the register says so: what goes wrong while the dataflow drains
             // changes nothing
             self.log(Level::Warn, format!("after the job had finished: {error}"));
@@ -85,8 +85,8 @@ impl JobEngine {
         self.attempt.stopped.insert(worker);
         // only a worker that was told to finish may end
         let early = match self.phase {
-            Phase::Running | Phase::Deploying(_) => true,
-            Phase::Draining { .. } => !drained && self.recorded.is_none(),
+            JobPhase::Running | JobPhase::Deploying(_) => true,
+            JobPhase::Draining { .. } => !drained && self.recorded.is_none(),
             _ => false,
         };
         if early {
@@ -101,7 +101,7 @@ impl JobEngine {
     ///
     /// A stop that is under way decides first: its last checkpoint covers the end of the input too.
     pub(super) fn all_ended(&mut self) {
-        if !self.attempt.not_ended.is_empty() || !matches!(self.phase, Phase::Running) {
+        if !self.attempt.not_ended.is_empty() || !matches!(self.phase, JobPhase::Running) {
             return;
         }
         let drains = self.coordinator.is_draining();
@@ -121,7 +121,7 @@ impl JobEngine {
             let generation = self.attempt.generation;
             self.coordinate(Event::AttemptStopped { generation, reason, restarts: false });
             // what is under way may take as long as it takes: it is the job's own work
-            self.phase = Phase::Draining { until: None };
+            self.phase = JobPhase::Draining { until: None };
             self.tell(Control::Finish);
         }
     }

@@ -29,7 +29,7 @@ pub(super) struct Named {
 
 impl Names {
     pub fn of(prefix: &str, context: &SinkContext) -> Self {
-        let whose = format!("{}\n{}\n{}", context.job, context.operator, context.checkpoint_home);
+        let whose = format!("{}\n{}\n{}", context.job, context.operator, context.checkpoint_storage);
         let scope: String = JobId::from_name(&whose).to_string().chars().take(16).collect();
         Self { begin: format!("{prefix}-{scope}-") }
     }
@@ -69,7 +69,7 @@ mod tests {
     fn context(job: &str, home: &str, operator: &str) -> SinkContext {
         let mut context = SinkContext::for_test(operator, 0, 1);
         context.job = JobId::from_name(job);
-        context.checkpoint_home = home.into();
+        context.checkpoint_storage = home.into();
         context
     }
 
@@ -78,7 +78,11 @@ mod tests {
         let names = |job, home, operator| Names::of("orders", &context(job, home, operator));
         let one = names("a", "/checkpoints", "out");
         assert_eq!(one, names("a", "/checkpoints", "out"));
-        let others = [names("b", "/checkpoints", "out"), names("a", "/elsewhere", "out"), names("a", "/checkpoints", "log")];
+        let others = [
+            names("b", "/checkpoints", "out"),
+            names("a", "/elsewhere", "out"),
+            names("a", "/checkpoints", "log"),
+        ];
         let named = Named { subtask: 2, generation: 7, after: 41 };
         assert_eq!(one.parse(&one.name(named)), Some(named));
         for other in others {

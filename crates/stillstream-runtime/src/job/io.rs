@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use stillstream_jobmaster::{JobEvent, StorageCall};
 use stillstream_types::Result;
 
-use super::home::CheckpointHome;
+use super::checkpoint_storage::JobCheckpointStorage;
 use super::manager::Message;
 use crate::catch::{catch_on_thread, spawn};
 
@@ -71,10 +71,10 @@ impl IoThreads {
     }
 
     /// Carries a call out, in its lane.
-    pub fn call(&self, home: &Arc<dyn CheckpointHome>, call: StorageCall) {
+    pub fn call(&self, checkpoints: &Arc<dyn JobCheckpointStorage>, call: StorageCall) {
         let low = matches!(call, StorageCall::ListShared | StorageCall::Discard { .. });
-        let home = home.clone();
-        let job = move || JobEvent::Storage(home.answer(call));
+        let checkpoints = checkpoints.clone();
+        let job = move || JobEvent::Storage(checkpoints.answer(call));
         match low {
             true => self.run_low(job),
             false => self.run(job),
