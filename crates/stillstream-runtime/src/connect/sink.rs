@@ -181,6 +181,9 @@ pub struct SinkContext {
     pub parallelism: u32,
     /// The job: two jobs that write to one place are told apart by it.
     pub job: JobId,
+    /// Tells runs of one job from each other that keep their checkpoints in different places, and so know nothing
+    /// of each other: 0 where checkpoints end with the process.
+    pub checkpoint_place: u64,
     /// Who may read the files that the sink makes.
     pub file_access: FileAccess,
     /// Grows with every attempt to run the job: makes names of transactions and temporary files unique.
@@ -205,6 +208,7 @@ impl SinkContext {
             subtask: context.subtask,
             parallelism: context.parallelism,
             job: context.job,
+            checkpoint_place: context.checkpoint_place,
             file_access: context.file_access,
             generation: context.generation,
             checkpointing: context.checkpointing,
@@ -224,6 +228,7 @@ impl SinkContext {
             subtask: SubtaskIndex(subtask),
             parallelism,
             job: JobId::from_name("by hand"),
+            checkpoint_place: 0,
             file_access: FileAccess::default(),
             generation: 1,
             checkpointing: true,

@@ -28,6 +28,8 @@ use crate::plan::{NodeBody, PhysicalPlan, Task};
 pub(crate) struct WorkerSettings {
     pub mode: CheckpointingMode,
     pub job: JobId,
+    /// See [`OpenContext::checkpoint_place`].
+    pub checkpoint_place: u64,
     pub file_access: FileAccess,
     pub checkpointing: bool,
     pub backend: StateBackends,
@@ -84,6 +86,7 @@ pub(crate) fn open_chain(
             backend: context.settings.backend.clone(),
             checkpointing: context.settings.checkpointing,
             job: context.settings.job,
+            checkpoint_place: context.settings.checkpoint_place,
             file_access: context.settings.file_access,
             generation: spec.generation.0,
             clock: context.clock.clone(),

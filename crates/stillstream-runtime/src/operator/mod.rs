@@ -316,6 +316,9 @@ pub struct OpenContext {
     pub checkpointing: bool,
     /// The job: two jobs that write to one place are told apart by it.
     pub job: JobId,
+    /// Tells runs of one job from each other that keep their checkpoints in different places, and so know nothing
+    /// of each other: 0 where checkpoints end with the process.
+    pub checkpoint_place: u64,
     /// Who may read the files that the operator makes.
     pub file_access: FileAccess,
     /// Grows with every attempt to run the job, in all processes: makes names of temporary files unique.
@@ -379,6 +382,7 @@ impl OpenContext {
             backend: crate::backends::heap(Default::default()),
             checkpointing: true,
             job: JobId::from_name("by hand"),
+            checkpoint_place: 0,
             file_access: FileAccess::default(),
             generation: 1,
             clock,
