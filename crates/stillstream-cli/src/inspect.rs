@@ -273,16 +273,20 @@ fn look_at(opened: &RetainedCheckpoint, path: &str, look: &Look) -> Result<Answe
             bytes(operator.bytes()),
         ));
         let mut rows =
-            vec![["  state", "what", "entries", "size", "largest key group"].map(String::from).to_vec()];
+            vec![["  state", "entries", "size", "largest key group", "what"].map(String::from).to_vec()];
         for (name, state) in &contents.states {
             states_named.push(name.clone());
+            if look.state.as_ref().is_some_and(|wanted| wanted != name) {
+                continue;
+            }
             let largest = state.groups.iter().max_by_key(|(_, size)| **size);
             rows.push(vec![
                 format!("  {name}"),
-                state.what.clone(),
                 if state.uncounted { "not counted".into() } else { state.entries.to_string() },
                 if state.uncounted { String::new() } else { bytes(state.size) },
                 largest.map_or_else(String::new, |(group, size)| format!("{group}: {}", bytes(*size))),
+                // a type can be wide, so it stands behind what is short
+                state.what.clone(),
             ]);
         }
         if rows.len() > 1 {
