@@ -72,6 +72,10 @@ pub(crate) enum Command {
     Checkpoint {
         /// The job's name or id.
         job: String,
+        /// Writes all state anew, also what earlier checkpoints hold. Later incremental checkpoints build on
+        /// it, and the files of those before it go when they are subsumed.
+        #[arg(long)]
+        full: bool,
         /// Does not wait: prints the id of the request.
         #[arg(long)]
         detached: bool,

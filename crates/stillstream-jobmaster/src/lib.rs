@@ -102,7 +102,7 @@ pub use job::engine::JobEngine;
 pub use job::exceptions::ExceptionEntry;
 pub use job::figures::Measured;
 pub use job::interface::{JobCommand, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
-pub use job::start::{StartDecision, decide_start};
+pub use job::start::{StartDecision, decide_start, way_back};
 pub use job::status::JobStatus;
 pub use message::{AckMetrics, AttemptSpec, ChannelTime, Control, Report, RestoredState, TaskTime};
 pub use moment::Moment;

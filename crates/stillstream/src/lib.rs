@@ -85,5 +85,7 @@ pub use stillstream_runtime::job::{
 pub use stillstream_runtime::{Batch, SourceStatus};
 pub use stillstream_types::config;
 pub use stillstream_types::config::RestartStrategy;
-pub use stillstream_types::{CheckpointId, Error, ErrorKind, Result, ResultExt, SavepointFormat};
+pub use stillstream_types::{
+    CheckpointId, CheckpointType, Error, ErrorKind, Result, ResultExt, SavepointFormat,
+};
 pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};

@@ -16,7 +16,9 @@ pub use stillstream_types::config::{
     CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
 };
 pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
-pub use stillstream_types::{Error, ErrorKind, Result, ResultExt, SavepointFormat, Timestamp};
+pub use stillstream_types::{
+    CheckpointType, Error, ErrorKind, Result, ResultExt, SavepointFormat, Timestamp,
+};
 
 pub use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,

@@ -77,7 +77,6 @@ pub(crate) fn job_settings(
             Duration::ZERO => FOREVER,
             timeout => timeout.min(FOREVER),
         },
-        incremental_checkpoints: config.get(o::INCREMENTAL_CHECKPOINTS),
         inline_threshold: config.get(o::DATA_INLINE_THRESHOLD).bytes(),
         file_access: config.get(o::FILE_ACCESS),
         frame_size: config.get(o::RPC_FRAME_SIZE).bytes(),
@@ -98,6 +97,7 @@ fn checkpoint(config: &Configuration) -> CheckpointConfig {
         tolerable_failed_checkpoints: natural(config.get(o::TOLERABLE_FAILED_CHECKPOINTS)),
         num_retained: natural(config.get(o::NUM_RETAINED_CHECKPOINTS)) as usize,
         retention: config.get(o::EXTERNALIZED_CHECKPOINT_RETENTION),
+        incremental: config.get(o::INCREMENTAL_CHECKPOINTS),
     }
 }
 

@@ -169,8 +169,8 @@ impl CheckpointCoordinator {
                 self.on_commit_confirmed(generation, checkpoint, subtask);
             }
             Event::Tick => self.commands.forget_wake(),
-            Event::TriggerRequested { request, savepoint, forced } => {
-                self.on_trigger_requested(request, savepoint, forced);
+            Event::TriggerRequested { request, savepoint, full, forced } => {
+                self.on_trigger_requested(request, savepoint, full, forced);
             }
             Event::StopRequested { request, savepoint, drain } => {
                 self.on_stop_requested(request, savepoint, drain);

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use stillstream_types::config::RestartStrategy;
-use stillstream_types::{CompletedRef, Error, Generation, JobId, RegisterRecord, Result, SavepointTarget};
+use stillstream_types::{
+    CheckpointType, CompletedRef, Error, Generation, JobId, RegisterRecord, Result, SavepointTarget,
+};
 
 use super::figures::Measured;
 use crate::checkpoint::command::CheckpointReport;
@@ -97,7 +99,7 @@ pub enum JobEvent {
     /// A person cancels the job.
     Cancel,
     /// A person wants a checkpoint.
-    TriggerCheckpoint(RequestId),
+    TriggerCheckpoint(RequestId, CheckpointType),
     /// A person wants a savepoint.
     TriggerSavepoint(RequestId, SavepointTarget),
     /// A person wants the job to stop. The reply comes when all is committed and the stop is recorded, or
@@ -117,7 +119,7 @@ impl JobEvent {
                 matches!(report, Report::Committed { .. } | Report::Stopped { .. } | Report::Failed { .. })
             }
             Self::Submitted | Self::Storage(_) | Self::Restored { .. } => false,
-            Self::TriggerCheckpoint(_) | Self::TriggerSavepoint(..) | Self::Measured(_) => false,
+            Self::TriggerCheckpoint(..) | Self::TriggerSavepoint(..) | Self::Measured(_) => false,
             Self::Tick | Self::Cancel | Self::Stop(..) | Self::Panicked(_) => true,
             Self::NotDeployed { .. } | Self::Replaced { .. } | Self::NotReplaced { .. } => true,
         }

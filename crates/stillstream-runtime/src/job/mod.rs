@@ -36,8 +36,9 @@ use std::time::Duration;
 use stillstream_jobmaster::{JobEngine, JobEvent, JobSetup, JobStatus, StartDecision, decide_start};
 pub use stillstream_restore::PlanDescription;
 use stillstream_restore::without_uid;
-use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
+use stillstream_storage::{CheckpointStorage, JobStorage, Location, StorageError, StorageOptions};
 use stillstream_types::config::RestartStrategy;
+use stillstream_types::murmur::murmur3_128;
 use stillstream_types::{
     Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, Result, Timestamp,
     checkpoint_paths,
@@ -69,7 +70,7 @@ use client::{Owner, Shared};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, State, random_unit, tasks};
-use savepoints::SavepointPlaces;
+use savepoints::{MadeFor, SavepointPlaces};
 
 fn configuration(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Configuration, message)
@@ -150,6 +151,16 @@ fn snapshot_stores(settings: &JobSettings, storage: &Option<JobStorage>) -> Arc<
     }
 }
 
+/// A number for the place where the job keeps its checkpoints, the same in all its processes and at every start.
+fn checkpoint_place(settings: &JobSettings) -> u64 {
+    let uri = settings.backend.checkpoint_uri().filter(|_| settings.checkpoint.interval.is_some());
+    let Some(Ok(Location::Local(path))) = uri.map(Location::parse) else { return 0 };
+    // a link and what it leads to are one place; what is not there yet has no links
+    let place = std::fs::canonicalize(&path).or_else(|_| std::path::absolute(&path)).unwrap_or(path);
+    let hash = murmur3_128(place.as_os_str().as_encoded_bytes());
+    u64::from_be_bytes(hash.first_chunk().copied().unwrap_or_default())
+}
+
 fn worker_settings(settings: &JobSettings) -> WorkerSettings {
     WorkerSettings {
         pending_timers: settings.pending_timers,
@@ -158,11 +169,12 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         longest_sleep: settings.longest_sleep,
         mode: settings.checkpoint.mode,
         job: JobId::from_name(&settings.name),
+        checkpoint_place: checkpoint_place(settings),
         file_access: settings.file_access,
         checkpointing: settings.checkpoint.interval.is_some(),
         backend: settings
             .backend
-            .factory(&JobId::from_name(&settings.name).to_string(), settings.incremental_checkpoints),
+            .factory(&JobId::from_name(&settings.name).to_string(), settings.checkpoint.incremental),
         flow: FlowLimits::new(settings.records_in_flight, settings.bytes_in_flight),
         turn: TurnLimits::new(settings.budget, settings.buffer_timeout),
     }
@@ -391,16 +403,17 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     shared.board.lock().status = Some(JobStatus::Initializing);
     let info = Arc::new(JobInfo::new(&settings, &physical, &*home, &*clock));
     *shared.event_times.lock() = EventTimes::of(info.clone(), clock.clone());
+    let made = MadeFor::default();
     let client = JobClient {
         messages: sender.clone(),
         shared: shared.clone(),
         clock: clock.clone(),
         info: info.clone(),
         owner: Some(Arc::new(Owner(shared.clone()))),
-        savepoints: Arc::new(SavepointPlaces::of(&settings)),
+        savepoints: Arc::new(SavepointPlaces::of(&settings, made.clone())),
         takes_checkpoints: settings.checkpoint.interval.is_some(),
     };
-    let io = IoThreads::start(sender.clone())?;
+    let io = IoThreads::start(sender.clone(), made)?;
     let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
     let state = State::new(&settings, clock.elapsed());
     let manager = Manager {

@@ -118,8 +118,6 @@ pub struct JobSettings {
     pub checkpoint: CheckpointConfig,
     /// The state backend.
     pub backend: StateBackend,
-    /// Whether checkpoints leave out what did not change (`execution.checkpointing.incremental`).
-    pub incremental_checkpoints: bool,
     /// What happens after a failure; `None`: no restart without checkpoints, with them exponential delay.
     pub restart: Option<RestartStrategy>,
     /// A retained checkpoint or savepoint to start from.
@@ -184,7 +182,6 @@ impl Default for JobSettings {
             chaining: true,
             checkpoint: CheckpointConfig::default(),
             backend: StateBackend::default(),
-            incremental_checkpoints: false,
             restart: None,
             from_snapshot: None,
             allow_non_restored_state: false,

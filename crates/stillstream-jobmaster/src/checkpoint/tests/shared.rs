@@ -89,6 +89,24 @@ fn a_file_goes_with_the_last_checkpoint_that_names_it() {
 }
 
 #[test]
+fn a_full_checkpoint_releases_the_chain_before_it_once_that_is_subsumed() {
+    let mut bench = Bench::running(CheckpointConfig { num_retained: 2, ..tolerant() });
+    bench.complete_naming(1, &["shared/1-1", "shared/1-2"]);
+    let (request, savepoint, forced) = (RequestId(2), None, true);
+    bench.on(Event::TriggerRequested { request, savepoint, full: true, forced });
+    bench.ack(2, source());
+    bench.ack_naming(2, sink(), &["shared/2-1", "shared/2-2"]);
+    bench.metadata(2, WriteOutcome::Written);
+    let commands = bench.register_written();
+    assert_eq!((announced(&commands), discarded(&commands)), (vec![2], vec![]));
+    // what builds on it keeps it, and no longer what was there before
+    let commands = bench.complete_naming(3, &["shared/2-1", "shared/3-3"]);
+    assert_eq!(discarded(&commands), directory_and(1, &["shared/1-1", "shared/1-2"]));
+    let commands = bench.complete_naming(4, &["shared/2-1", "shared/4-4"]);
+    assert_eq!(discarded(&commands), directory_and(2, &["shared/2-2"]));
+}
+
+#[test]
 fn an_aborted_checkpoint_takes_its_own_files_along_and_no_others() {
     let mut bench = Bench::running(tolerant());
     bench.complete_naming(1, &["shared/1-1", "shared/1-2", "shared/1-3"]);

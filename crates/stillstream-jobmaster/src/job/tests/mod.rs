@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use stillstream_types::config::RestartStrategy;
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobId, JobOutcome,
-    RegisterRecord, Result, SavepointFormat, SavepointTarget, SubtaskId, SubtaskIndex, TaskSnapshot,
-    VertexId,
+    CheckpointId, CheckpointKind, CheckpointType, CompletedRef, Error, ErrorKind, Generation, JobId,
+    JobOutcome, RegisterRecord, Result, SavepointFormat, SavepointTarget, SubtaskId, SubtaskIndex,
+    TaskSnapshot, VertexId,
 };
 
 use super::engine::JobEngine;

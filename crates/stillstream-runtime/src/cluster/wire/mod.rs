@@ -241,6 +241,8 @@ pub(crate) struct Trigger {
     savepoint: Option<Savepoint>,
     #[prost(bool, tag = "4")]
     stop: bool,
+    #[prost(bool, tag = "5")]
+    full: bool,
 }
 
 /// [`SavepointTarget`].
