@@ -5,12 +5,11 @@ use stillstream_storage::{JobStorage, RetainedCheckpoint, StorageError, StorageO
 use stillstream_types::{
     CheckpointKind, CheckpointMetadata, CompletedRef, Error, ErrorKind, JobOutcome, OperatorState,
 };
-use tokio::runtime::Handle;
 
-use crate::Answer;
 use crate::arguments::JobArguments;
 use crate::places;
 use crate::table::{bytes, moment, table};
+use crate::{Answer, Reach};
 
 fn outcome(outcome: JobOutcome) -> &'static str {
     match outcome {
@@ -43,10 +42,10 @@ fn row(cells: &[&str]) -> Vec<String> {
 }
 
 /// `list`.
-pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
+pub(crate) fn jobs(dir: &str, reach: &Reach) -> Result<Answer, Error> {
     let (mut rows, mut shown, mut damaged) =
         (vec![row(&["job", "id", "outcome", "checkpoints", "newest"])], Vec::new(), false);
-    for job in places::jobs(dir, handle)? {
+    for job in places::jobs(dir, reach)? {
         let id = job.id().to_string();
         match job.load_register() {
             Ok(Some(loaded)) => {
@@ -80,9 +79,8 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
     let mut text = if shown.is_empty() { String::new() } else { table(&rows) };
     let mut rows =
         vec![row(&["savepoint", "form", "of job", "triggered (UTC)", "operators", "state", "path"])];
-    for path in places::savepoints(dir)? {
-        let path = path.display().to_string();
-        match RetainedCheckpoint::open(&path, &StorageOptions::default()) {
+    for path in places::savepoints(dir, reach)? {
+        match RetainedCheckpoint::open(&path, &reach.options) {
             Ok(found) if found.metadata().kind != CheckpointKind::Savepoint => {}
             Ok(found) => {
                 let metadata = found.metadata();
@@ -117,8 +115,8 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
 }
 
 /// `checkpoints`.
-pub(crate) fn of(arguments: &JobArguments, handle: &Handle) -> Result<Answer, Error> {
-    let job = places::job(arguments, handle)?;
+pub(crate) fn of(arguments: &JobArguments, reach: &Reach) -> Result<Answer, Error> {
+    let job = places::job(arguments, reach)?;
     let loaded = job.load_register().map_err(StorageError::into_error)?.ok_or_else(|| {
         let text = format!("`{}` has no register: no job has run there", job.display());
         Error::new(ErrorKind::Storage, text)

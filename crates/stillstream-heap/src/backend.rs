@@ -127,7 +127,8 @@ impl<K: Key> HeapKeyedStateBackend<K> {
         }
     }
 
-    /// The state under this name: registered before with the same types, or made now and filled from the snapshot.
+    /// The state under this name: registered before with the same types, or made now and filled from the
+    /// snapshot.
     fn register<S: HeapState + 'static>(
         &mut self,
         meta: StateMeta,

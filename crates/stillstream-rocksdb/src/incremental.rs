@@ -1,15 +1,16 @@
-//! Snapshots as RocksDB's own files: incremental checkpoints, of which only new files are uploaded, and native savepoints.
+//! Snapshots as RocksDB's own files: incremental checkpoints, of which only new files are uploaded, and
+//! native savepoints.
 //!
-//! The synchronous part puts the checkpoint into the order of the writer, behind all entries that were changed before it. The
-//! asynchronous one waits for it (RocksDB writes its memory tables and makes hard links) and uploads: files of sorted
-//! entries never change, so one that the last *completed* checkpoint holds is named again; all others are uploaded, also
-//! those that a checkpoint holds which was given up or is still under way, since nobody keeps them. A full checkpoint uploads
-//! them all, and so do those after it until its outcome is known: completed, it takes the place of all before it, and their
-//! files go. `MANIFEST`, `CURRENT`
-//! and `OPTIONS` say which files belong together and are uploaded each time.
+//! The synchronous part puts the checkpoint into the order of the writer, behind all entries that were
+//! changed before it. The asynchronous one waits for it (RocksDB writes its memory tables and makes hard
+//! links) and uploads: files of sorted entries never change, so one that the last *completed* checkpoint
+//! holds is named again; all others are uploaded, also those that a checkpoint holds which was given up or is
+//! still under way, since nobody keeps them. A full checkpoint uploads them all, and so do those after it until
+//! its outcome is known: completed, it takes the place of all before it, and their files go. `MANIFEST`,
+//! `CURRENT` and `OPTIONS` say which files belong together and are uploaded each time.
 //!
-//! A native savepoint has the same files and shares none of them: all are uploaded to the place of the savepoint, and no checkpoint
-//! learns of them. So a savepoint can be moved and deleted by itself.
+//! A native savepoint has the same files and shares none of them: all are uploaded to the place of the
+//! savepoint, and no checkpoint learns of them. So a savepoint can be moved and deleted by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -113,7 +114,8 @@ impl Drop for Temporary {
 
 /// What the files are uploaded for.
 enum Purpose {
-    /// A checkpoint, which names the files again that a completed one holds, and whose files later ones may name.
+    /// A checkpoint, which names the files again that a completed one holds, and whose files later ones may
+    /// name.
     Checkpoint { id: CheckpointId, confirmed: Arc<Files>, uploads: Uploads },
     /// A savepoint, which has all its files for itself.
     Savepoint,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stillstream_types::config::{CheckpointingMode, ExternalizedCheckpointRetention};
+use stillstream_types::{CheckpointingMode, ExternalizedCheckpointRetention};
 
 /// The settings of one job's checkpoints. The defaults are Flink's.
 ///

@@ -1,8 +1,8 @@
 //! The records that the coordinator writes into the register. Each is computed from the one that is durable.
 
-use stillstream_types::config::ExternalizedCheckpointRetention as Retention;
 use stillstream_types::{
-    CheckpointId, CompletedRef, Generation, JobEnd, JobFigures, JobId, JobOutcome, RegisterRecord,
+    CheckpointId, CompletedRef, ExternalizedCheckpointRetention as Retention, Generation, JobEnd, JobFigures,
+    JobId, JobOutcome, RegisterRecord,
 };
 
 use super::ids::CheckpointIds;

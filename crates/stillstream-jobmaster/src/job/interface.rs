@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use stillstream_types::config::RestartStrategy;
 use stillstream_types::{
-    CheckpointType, CompletedRef, Error, Generation, JobId, RegisterRecord, Result, SavepointTarget,
+    CheckpointType, CompletedRef, Error, Generation, JobId, RegisterRecord, RestartStrategy, Result,
+    SavepointTarget,
 };
 
 use super::figures::Measured;

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_jobmaster::*;
-use stillstream_types::config::{ExternalizedCheckpointRetention, RestartStrategy};
 use stillstream_types::*;
+use stillstream_types::{ExternalizedCheckpointRetention, RestartStrategy};
 
 use attempts::Attempt;
 pub use nodes::End;

@@ -5,8 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stillstream_jobmaster::{CheckpointStatus, CheckpointSummary, Distribution};
 use stillstream_runtime::job::{JobClient, RestoredFrom};
-use stillstream_types::config::{CheckpointingMode, ExternalizedCheckpointRetention};
-use stillstream_types::{CheckpointId, CheckpointKind, SavepointFormat, checkpoint_paths};
+use stillstream_types::{
+    CheckpointId, CheckpointKind, CheckpointingMode, ExternalizedCheckpointRetention, SavepointFormat,
+    checkpoint_paths,
+};
 
 use super::millis;
 use crate::reply::Refusal;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use crate::shared_store::SharedStore;
+use stillstream_config::CompactionStyle;
 use stillstream_heap::HeapKeyedStateBackend;
 use stillstream_rocksdb::{
     LocalRecovery, MemoryBudget, RocksDbBackendFactory, RocksDbKeyedStateBackend, RocksDbOptions,
@@ -16,7 +17,6 @@ use stillstream_state::{
     BackendOptions, CurrentKey, Key, KeyedBackend, KeyedValues, MemorySnapshotStore, NamespaceWalk,
     NamespacedValues, StateError, TimeDomain, TimerService,
 };
-use stillstream_types::config::CompactionStyle;
 use stillstream_types::{
     CheckpointId, ErrorKind, KeyGroupRange, KeyGroups, KeyedSnapshot, StreamHandle, Timestamp,
 };

@@ -236,8 +236,8 @@ enum Step {
         notice: bool,
     },
     Savepoint,
-    /// The oldest savepoint is written. Its owner may delete it at once, and of one that failed, or that a stop
-    /// took, the backend may be told.
+    /// The oldest savepoint is written. Its owner may delete it at once, and of one that failed, or that a
+    /// stop took, the backend may be told.
     Write {
         delete: bool,
         notice: Option<bool>,
@@ -303,7 +303,8 @@ fn run(steps: Vec<Step>) -> Result {
                 let of_older = |path: &str| older.as_ref().is_some_and(|older| older.contains(path));
                 assert!(!paths(&snapshot).any(of_older), "a full checkpoint names a file of an older one");
                 written.extend(paths(&snapshot).map(str::to_owned));
-                // with two on their way one may name files that the completion of the other has deleted: the coordinator knows
+                // with two on their way one may name files that the completion of the other has deleted: the
+                // coordinator knows
                 if !paths(&snapshot).all(|path| folder.join("store").join(path).is_file()) {
                     running.checkpoint_aborted(id);
                     continue;

@@ -1,7 +1,8 @@
 //! What the log says of a running job: which line, when, and how often.
 //!
-//! The lines are made here and written by the JobManager. A job that runs says so once a minute; one that fails again and
-//! again says so a few times in full, and then how often; a checkpoint that is late names who holds it.
+//! The lines are made here and written by the JobManager. A job that runs says so once a minute; one that
+//! fails again and again says so a few times in full, and then how often; a checkpoint that is late names who
+//! holds it.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -228,8 +229,8 @@ impl JobLog {
         text
     }
 
-    /// After this time a checkpoint that is under way is late: three times as long as the last one, at most half of what
-    /// it may take.
+    /// After this time a checkpoint that is under way is late: three times as long as the last one, at most
+    /// half of what it may take.
     pub fn late_after(&self, timeout: Duration) -> Duration {
         self.late_after.min(timeout / 2)
     }

@@ -36,12 +36,11 @@ use std::time::Duration;
 use stillstream_jobmaster::{JobEngine, JobEvent, JobSetup, JobStatus, StartDecision, decide_start};
 pub use stillstream_restore::PlanDescription;
 use stillstream_restore::without_uid;
-use stillstream_storage::{CheckpointStorage, JobStorage, Location, StorageError, StorageOptions};
-use stillstream_types::config::RestartStrategy;
-use stillstream_types::murmur::murmur3_128;
+pub use stillstream_storage::RemoteStores;
+use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
 use stillstream_types::{
-    Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, Result, Timestamp,
-    checkpoint_paths,
+    Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, RestartStrategy, Result,
+    Timestamp, checkpoint_paths,
 };
 
 pub use beginning::{PLAN_FILE, describe_plan, plan_file};
@@ -106,6 +105,8 @@ fn storage_options(settings: &JobSettings) -> StorageOptions {
     StorageOptions {
         inline_threshold: settings.inline_threshold as usize,
         file_access: settings.file_access,
+        remote: settings.remote_storage.clone(),
+        deadline: settings.storage_timeout,
         ..StorageOptions::default()
     }
 }
@@ -151,16 +152,6 @@ fn snapshot_stores(settings: &JobSettings, storage: &Option<JobStorage>) -> Arc<
     }
 }
 
-/// A number for the place where the job keeps its checkpoints, the same in all its processes and at every start.
-fn checkpoint_place(settings: &JobSettings) -> u64 {
-    let uri = settings.backend.checkpoint_uri().filter(|_| settings.checkpoint.interval.is_some());
-    let Some(Ok(Location::Local(path))) = uri.map(Location::parse) else { return 0 };
-    // a link and what it leads to are one place; what is not there yet has no links
-    let place = std::fs::canonicalize(&path).or_else(|_| std::path::absolute(&path)).unwrap_or(path);
-    let hash = murmur3_128(place.as_os_str().as_encoded_bytes());
-    u64::from_be_bytes(hash.first_chunk().copied().unwrap_or_default())
-}
-
 fn worker_settings(settings: &JobSettings) -> WorkerSettings {
     WorkerSettings {
         pending_timers: settings.pending_timers,
@@ -169,7 +160,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         longest_sleep: settings.longest_sleep,
         mode: settings.checkpoint.mode,
         job: JobId::from_name(&settings.name),
-        checkpoint_place: checkpoint_place(settings),
+        checkpoint_home: settings.checkpoint_home().into(),
         file_access: settings.file_access,
         checkpointing: settings.checkpoint.interval.is_some(),
         backend: settings
@@ -207,7 +198,8 @@ fn warn(settings: &JobSettings, physical: &PhysicalPlan) {
 
 /// Whether this process was started by a JobManager to run a part of its job, and not by a person.
 ///
-/// It runs the same program as the JobManager, which has already said and checked what there is to say and check.
+/// It runs the same program as the JobManager, which has already said and checked what there is to say and
+/// check.
 pub fn in_worker_process() -> bool {
     Identity::from_environment().is_some()
 }
@@ -217,8 +209,8 @@ fn start_tokio() -> Result<tokio::runtime::Runtime> {
     Ok(builder.worker_threads(1).thread_name("tokio").enable_all().build()?)
 }
 
-/// What the job's register means for this start: its recorded result if it has finished, an error if a person cancelled it,
-/// `None` if it is to run.
+/// What the job's register means for this start: its recorded result if it has finished, an error if a person
+/// cancelled it, `None` if it is to run.
 fn start_of(
     record: Option<&RegisterRecord>,
     storage: &JobStorage,
@@ -285,7 +277,8 @@ fn start_of(
     }
 }
 
-/// Deletes what a process left that was killed after it had recorded the end of its job: no later run would do it.
+/// Deletes what a process left that was killed after it had recorded the end of its job: no later run would
+/// do it.
 fn sweep_finished(storage: &JobStorage, name: &str) {
     let left = |record: &RegisterRecord| {
         let kept = |path: &String| record.retained.iter().any(|kept| kept.path == *path);
@@ -310,7 +303,8 @@ fn sweep_finished(storage: &JobStorage, name: &str) {
     }
 }
 
-/// The result of an earlier job of the program, for a worker process of a later one: what its register has, if it has any.
+/// The result of an earlier job of the program, for a worker process of a later one: what its register has,
+/// if it has any.
 fn result_elsewhere(settings: &JobSettings) -> JobResult {
     let recorded = || -> Result<Option<JobResult>> {
         let tokio = start_tokio()?;
@@ -327,14 +321,15 @@ fn result_elsewhere(settings: &JobSettings) -> JobResult {
 
 /// Starts a job in this process and returns at once.
 ///
-/// A job whose end is recorded in its register does not run again, unless the settings say so: one that has finished ends at
-/// once with its recorded result.
+/// A job whose end is recorded in its register does not run again, unless the settings say so: one that has
+/// finished ends at once with its recorded result.
 ///
 /// # Errors
-/// Wrong settings, a plan that cannot be run, a checkpoint directory that cannot be used or that another live process uses; a
-/// job that a person cancelled, when the settings do not say from where it is to go on.
+/// Wrong settings, a plan that cannot be run, a checkpoint directory that cannot be used or that another live
+/// process uses; a job that a person cancelled, when the settings do not say from where it is to go on.
 ///
-/// In a worker process it does not return: the process serves the JobManager that started it and ends with the job.
+/// In a worker process it does not return: the process serves the JobManager that started it and ends with
+/// the job.
 pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     static SUBMISSIONS: AtomicUsize = AtomicUsize::new(0);
     crate::panics::install();
@@ -386,7 +381,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
             home.note(&beginning)?;
             Arc::new(home)
         }
-        None => Arc::new(MemoryHome::default()),
+        None => Arc::new(MemoryHome::new(storage_options(&settings))),
     };
     let physical = fitted;
     let settings = JobSettings { from_snapshot: beginning.snapshot_begun_with(&settings), ..settings };

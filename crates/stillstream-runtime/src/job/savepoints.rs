@@ -12,8 +12,8 @@ use stillstream_types::{
 
 use super::settings::JobSettings;
 
-/// The directories that were made for savepoints, by the savepoint's location: the topmost of them that was not there
-/// before. One that fails takes them along.
+/// The directories that were made for savepoints, by the savepoint's location: the topmost of them that was not
+/// there before. One that fails takes them along.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MadeFor(Arc<Mutex<BTreeMap<String, PathBuf>>>);
 
@@ -29,8 +29,8 @@ impl MadeFor {
         self.0.lock().remove(location);
     }
 
-    /// The savepoint has failed, and its own directory is gone: so go those above it that were made for it, as far as nothing
-    /// else is in them. Does nothing while the directory is there.
+    /// The savepoint has failed, and its own directory is gone: so go those above it that were made for it, as
+    /// far as nothing else is in them. Does nothing while the directory is there.
     pub fn remove(&self, location: &str) {
         let place = Path::new(location);
         if place.exists() {
@@ -66,6 +66,11 @@ impl SavepointPlaces {
         }
     }
 
+    /// How savepoints are written and read.
+    pub fn options(&self) -> &StorageOptions {
+        &self.options
+    }
+
     /// Makes a directory for one savepoint, `savepoint-<6 of the job's id>-<12 random>`, below `directory` or below the one that
     /// the configuration names.
     ///
@@ -80,22 +85,24 @@ impl SavepointPlaces {
             ));
         };
         let random = crate::cluster::random_token();
-        let Location::Local(above) = Location::parse(above).map_err(StorageError::into_error)?;
-        let path = above.join(checkpoint_paths::savepoint(self.job, &random[..12]));
-        let Some(location) = path.to_str() else {
-            let text = format!(
-                "`{}` is not UTF-8: a savepoint needs a path that can be written down",
-                path.display()
-            );
+        let above = Location::parse(above).map_err(StorageError::into_error)?;
+        let place = above.join(&checkpoint_paths::savepoint(self.job, &random[..12]));
+        if let Location::Local(path) = &place
+            && path.to_str().is_none()
+        {
+            let text = format!("`{place}` is not UTF-8: a savepoint needs a path that can be written down");
             return Err(Error::new(ErrorKind::Configuration, text));
-        };
-        let missing = path.ancestors().skip(1).take_while(|above| !above.exists());
-        let topmost = missing.filter(|above| !above.as_os_str().is_empty()).last();
-        self.made.note(location, topmost.map(Path::to_path_buf));
-        SavepointDirectory::create(location, &self.options)
+        }
+        let location = place.to_string();
+        if let Location::Local(path) = &place {
+            let missing = path.ancestors().skip(1).take_while(|above| !above.exists());
+            let topmost = missing.filter(|above| !above.as_os_str().is_empty()).last();
+            self.made.note(&location, topmost.map(Path::to_path_buf));
+        }
+        SavepointDirectory::create(&location, &self.options)
             .map_err(StorageError::into_error)
             .context(|| "the directory of a savepoint cannot be made")
-            .inspect_err(|_| self.made.remove(location))?;
+            .inspect_err(|_| self.made.remove(&location))?;
         Ok(SavepointTarget { location: location.into(), format })
     }
 
@@ -104,8 +111,8 @@ impl SavepointPlaces {
         self.made.keep(&target.location);
     }
 
-    /// The savepoint has failed: its directory goes, if nothing is in it. What tasks have written the job deletes, and those of
-    /// the directories above that were made for it.
+    /// The savepoint has failed: its directory goes, if nothing is in it. What tasks have written the job
+    /// deletes, and those of the directories above that were made for it.
     pub fn forget(&self, target: &SavepointTarget) {
         if let Ok(Location::Local(path)) = Location::parse(&target.location) {
             // one that is not empty is left to the job
@@ -182,7 +189,7 @@ mod tests {
         let inside = file.join("savepoints").display().to_string();
         let error = places(None).make(Some(&inside), SavepointFormat::Canonical).unwrap_err().to_string();
         assert!(error.contains(&inside) && error.contains("directory of a savepoint"), "{error}");
-        let error = places(Some("s3://bucket".into())).make(None, SavepointFormat::Canonical).unwrap_err();
-        assert!(error.to_string().contains("scheme `s3`"), "{error}");
+        let error = places(Some("webhdfs://n/x".into())).make(None, SavepointFormat::Canonical).unwrap_err();
+        assert!(error.to_string().contains("scheme `webhdfs`"), "{error}");
     }
 }

@@ -9,7 +9,8 @@ use stillstream_state::{
 };
 use stillstream_types::Result;
 
-/// Makes the keyed states of a function. Each has a name of its own, under which it is found again after a restart.
+/// Makes the keyed states of a function. Each has a name of its own, under which it is found again after a
+/// restart.
 pub struct KeyedStates<K: Key> {
     pub(crate) backend: KeyedStateBackend<K>,
     pub(crate) subtask: u32,
@@ -26,7 +27,8 @@ impl<K: Key> KeyedStates<K> {
     /// One value for each key.
     ///
     /// # Errors
-    /// If the name is taken by a state of another kind or type, or if what was restored under it cannot be read as `V`.
+    /// If the name is taken by a state of another kind or type, or if what was restored under it cannot be
+    /// read as `V`.
     pub fn value<V: Data>(&mut self, name: &str) -> Result<ValueState<V>> {
         self.backend.value(name).map_err(StateError::into_error)
     }
@@ -82,8 +84,8 @@ impl<K: Key> KeyedStates<K> {
     }
 }
 
-/// Makes the broadcast states of a function: the same in every subtask, since every subtask gets every record that
-/// changes them.
+/// Makes the broadcast states of a function: the same in every subtask, since every subtask gets every record
+/// that changes them.
 pub struct BroadcastStates<'a> {
     pub(crate) backend: &'a mut OperatorStateBackend,
 }
@@ -98,7 +100,8 @@ impl BroadcastStates<'_> {
     /// A map that every subtask has a copy of.
     ///
     /// # Errors
-    /// If the name is taken by a state of another kind or type, or if what was restored under it cannot be read.
+    /// If the name is taken by a state of another kind or type, or if what was restored under it cannot be
+    /// read.
     pub fn map<K: Key, V: Data>(&mut self, name: &str) -> Result<BroadcastState<K, V>> {
         self.backend.broadcast(name).map_err(StateError::into_error)
     }

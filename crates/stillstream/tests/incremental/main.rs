@@ -41,8 +41,8 @@ fn random(seed: u64, count: usize, below: u64) -> Vec<u64> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Whether some chain of two retained checkpoints or more has changes: else no incremental checkpoint was tested. Of one
-/// alone it is not known: each chain begins anew now and then.
+/// Whether some chain of two retained checkpoints or more has changes: else no incremental checkpoint was
+/// tested. Of one alone it is not known: each chain begins anew now and then.
 fn has_changes(place: &Place) -> bool {
     let checkpoints = place.checkpoints();
     assert!(checkpoints.len() > 1, "{checkpoints:?}");

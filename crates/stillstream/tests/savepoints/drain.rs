@@ -1,4 +1,5 @@
-//! A stop with a drain: event time ends, so that every window and timer fires; and the position is where it was.
+//! A stop with a drain: event time ends, so that every window and timer fires; and the position is where it
+//! was.
 
 use std::path::Path;
 

@@ -10,8 +10,8 @@ use stillstream::{Batch, CheckpointId};
 
 use crate::program::{Backend, FILES, KEYS, LONG, RECORDS, Run, STEP, check, files, rows, wait_for};
 
-/// Commits the rows that lie in the snapshot itself: what a savepoint has pre-committed can so be committed by a job that has
-/// nothing else of the first one.
+/// Commits the rows that lie in the snapshot itself: what a savepoint has pre-committed can so be committed
+/// by a job that has nothing else of the first one.
 #[derive(Clone, Default)]
 struct Rows {
     written: Vec<(u64, u64)>,
@@ -54,7 +54,8 @@ fn collected(run: &Run) -> (JobClient, Rows) {
     (env.execute_async("sums").unwrap(), out)
 }
 
-/// Takes a savepoint in the middle, lets the job go on to its end, moves the savepoint, deletes everything else, and starts from it.
+/// Takes a savepoint in the middle, lets the job go on to its end, moves the savepoint, deletes everything
+/// else, and starts from it.
 fn goes_on_and_is_restored(backend: Backend, format: SavepointFormat, parallelism: [u32; 2]) {
     let what = format!("{backend:?} {format:?} {parallelism:?}");
     let folder = tempfile::tempdir().unwrap();

@@ -29,7 +29,8 @@ pub fn three(place: &Place) -> Vec<(u64, u64)> {
     taken
 }
 
-/// Starts the job again; gives the first count that it comes to, and lets it go on to a checkpoint before it fails.
+/// Starts the job again; gives the first count that it comes to, and lets it go on to a checkpoint before it
+/// fails.
 pub fn again(place: &Place, change: impl FnOnce(&mut StreamExecutionEnvironment)) -> Result<u64> {
     let mut env = place.env();
     env.set_num_retained(3);

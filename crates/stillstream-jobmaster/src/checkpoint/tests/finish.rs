@@ -1,5 +1,5 @@
 use super::*;
-use stillstream_types::config::ExternalizedCheckpointRetention as Retention;
+use stillstream_types::ExternalizedCheckpointRetention as Retention;
 
 impl Bench {
     fn source_ended(&mut self) -> Vec<Command> {

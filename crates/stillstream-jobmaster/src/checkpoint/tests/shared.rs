@@ -219,7 +219,7 @@ fn what_a_checkpoint_under_way_may_build_on_stays_until_it_has_ended() {
 
 #[test]
 fn shared_files_go_with_the_job_when_its_checkpoints_do_and_stay_when_they_stay() {
-    use stillstream_types::config::ExternalizedCheckpointRetention as Retention;
+    use stillstream_types::ExternalizedCheckpointRetention as Retention;
     for (outcome, retention, goes) in [
         (JobOutcome::Cancelled, Retention::DeleteOnCancellation, true),
         (JobOutcome::Cancelled, Retention::RetainOnCancellation, false),

@@ -1,7 +1,7 @@
 //! A person stops the job.
 
 use super::*;
-use stillstream_types::config::ExternalizedCheckpointRetention as Retention;
+use stillstream_types::ExternalizedCheckpointRetention as Retention;
 
 const PLACE: &str = "/s/savepoint-1";
 

@@ -7,11 +7,10 @@ mod stop;
 
 use std::time::Duration;
 
-use stillstream_types::config::RestartStrategy;
 use stillstream_types::{
     CheckpointId, CheckpointKind, CheckpointType, CompletedRef, Error, ErrorKind, Generation, JobId,
-    JobOutcome, RegisterRecord, Result, SavepointFormat, SavepointTarget, SubtaskId, SubtaskIndex,
-    TaskSnapshot, VertexId,
+    JobOutcome, RegisterRecord, RestartStrategy, Result, SavepointFormat, SavepointTarget, SubtaskId,
+    SubtaskIndex, TaskSnapshot, VertexId,
 };
 
 use super::engine::JobEngine;

@@ -73,6 +73,9 @@ pub(crate) struct Figures {
     /// Totals by name.
     #[prost(btree_map = "string, uint64", tag = "2")]
     pub counters: BTreeMap<String, u64>,
+    /// What goes up and down, by name.
+    #[prost(btree_map = "string, uint64", tag = "3")]
+    pub gauges: BTreeMap<String, u64>,
 }
 
 /// The figures of one worker, in the order in which they are declared.
