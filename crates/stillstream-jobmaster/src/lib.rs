@@ -96,7 +96,8 @@ pub use checkpoint::statistics::{
     Slowest, SubtaskStatistics, explain,
 };
 pub use checkpoint::storage::{
-    DiscardId, DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
+    DiscardId, DiscardTarget, FoundRegister, References, RegisterOutcome, StorageAnswer, StorageCall,
+    WriteOutcome,
 };
 pub use job::engine::JobEngine;
 pub use job::exceptions::ExceptionEntry;

@@ -37,9 +37,10 @@ pub struct JobSetup {
     pub place: String,
     /// Whether a later start finds them.
     pub durable: bool,
-    /// What the register holds, read from the same authority that writes go to; `None` only if there surely
-    /// is no record. An unreadable register is an error of the shell's, never `None`: a job that had a
-    /// checkpoint must not start empty.
+    /// What the register holds since this process claimed it: its generation is this process's alone, and the
+    /// first attempt runs under it. `None` only if there surely is no record: then the first attempt claims
+    /// the first generation. An unreadable register is an error of the shell's, never `None`: a job that had
+    /// a checkpoint must not start empty.
     pub register: Option<RegisterRecord>,
     /// Which share of the interval passes before the first periodic checkpoint of an attempt, from 0 to 1: a
     /// random number, so that jobs that start together do not take their checkpoints together for ever.

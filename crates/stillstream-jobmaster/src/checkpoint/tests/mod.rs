@@ -26,7 +26,7 @@ use crate::checkpoint::config::CheckpointConfig;
 use crate::checkpoint::event::{Event, RequestId};
 use crate::checkpoint::failure::FailureReason;
 use crate::checkpoint::storage::{
-    DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
+    DiscardTarget, FoundRegister, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
 };
 use crate::message::{AckMetrics, Control};
 use crate::moment::Moment;

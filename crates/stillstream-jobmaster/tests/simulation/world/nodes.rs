@@ -74,7 +74,7 @@ impl World {
             began: None,
         });
         record.generation.0 += 1;
-        self.register = Some(record.clone());
+        (self.register, self.owner) = (Some(record.clone()), self.nodes.len());
         let plan = self.plan.clone();
         let setup = JobSetup {
             job: job(),
