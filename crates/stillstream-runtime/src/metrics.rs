@@ -1,13 +1,14 @@
 //! Figures of a running job, counted once a batch.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Counts by name, for rare events: late records, skipped rows, expired entries.
+/// Counts by name, over all subtasks of a process: late records, skipped rows, expired entries, and what users count.
 #[derive(Debug, Default)]
-pub struct Counters(Mutex<BTreeMap<String, u64>>);
+pub struct Counters(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
 
 impl Counters {
     /// Adds to the count of `name`.
@@ -15,18 +16,26 @@ impl Counters {
         if n == 0 {
             return;
         }
-        let mut counts = self.0.lock();
-        match counts.get_mut(name) {
-            Some(count) => *count += n,
+        let counts = self.0.lock();
+        match counts.get(name) {
+            Some(count) => _ = count.fetch_add(n, Ordering::Relaxed),
             None => {
-                counts.insert(name.to_string(), n);
+                drop(counts);
+                self.handle(name).fetch_add(n, Ordering::Relaxed);
             }
         }
     }
 
-    /// All counts.
+    /// The count of `name`, for those that count often.
+    pub fn handle(&self, name: &str) -> Arc<AtomicU64> {
+        self.0.lock().entry(name.to_string()).or_default().clone()
+    }
+
+    /// All counts of what has happened at all.
     pub fn all(&self) -> BTreeMap<String, u64> {
-        self.0.lock().clone()
+        let counts = self.0.lock();
+        let counted = counts.iter().map(|(name, count)| (name.clone(), count.load(Ordering::Relaxed)));
+        counted.filter(|(_, count)| *count > 0).collect()
     }
 }
 
