@@ -19,8 +19,9 @@ pub use stillstream_types::{
 };
 
 pub use crate::functions::{
-    BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
-    ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
+    BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, ConnectedProcess,
+    Context, ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, OperatorStates, Process,
+    ProcessContext, States, TimedContext,
 };
 pub use crate::join::{after, before};
 pub use crate::watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};

@@ -185,14 +185,16 @@ fn interval_joins_find_exactly_the_pairs_of_a_nested_loop_over_restores() {
     }
 }
 
+/// The key of a row.
+type FirstField = stillstream_runtime::exchange::OwnedKey<fn(&Row) -> u64>;
+
 /// What a kind of join makes of rows 1 and 2 of the first stream and 3 and 4 of the second, where only 1 and 3 have a partner.
 fn joined<R: Data + Ord>(
-    end: impl FnOnce(
-        WindowJoin<Row, Row, impl KeySelector<Row, Key = u64>, impl KeySelector<Row, Key = u64>>,
-    ) -> DataStream<R>,
+    end: impl FnOnce(WindowJoin<Row, Row, FirstField, FirstField>) -> DataStream<R>,
 ) -> Vec<R> {
+    let key: fn(&Row) -> u64 = |row| row.0;
     let mut driver = ConnectedDriver::new(|first: &DataStream<Row>, second: &DataStream<Row>| {
-        end(first.key_by(|row| row.0).join(&second.key_by(|row| row.0)).window(Tumbling::of(millis(100))))
+        end(first.key_by(key).join(&second.key_by(key)).window(Tumbling::of(millis(100))))
     });
     driver.record1_at((7, 1), at(10)).unwrap();
     driver.record2_at((7, 3), at(99)).unwrap();
