@@ -58,7 +58,22 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
     ) -> DataStream<U> {
         let (state, step): (Arc<str>, _) = (state.into(), Arc::new(step));
         self.operator(NodeSpec::stateful(name), move |selector| {
-            Ok(KeyedValueOperator::<T, S, V, U, F>::new(state.clone(), selector, step.clone()))
+            Ok(KeyedValueOperator::<T, S, V, U, U, F>::new(state.clone(), selector, step.clone(), Ok))
+        })
+    }
+
+    /// One value for each key, whose steps can fail.
+    pub(crate) fn by_fallible_value<V: Data, U: Data, F: Step<T, V, Result<U>>>(
+        &self,
+        name: &str,
+        state: &str,
+        step: F,
+    ) -> DataStream<U> {
+        let (state, step): (Arc<str>, _) = (state.into(), Arc::new(step));
+        let settle = |results: Vec<Result<U>>| results.into_iter().collect();
+        self.operator(NodeSpec::stateful(name), move |selector| {
+            let (state, step) = (state.clone(), step.clone());
+            Ok(KeyedValueOperator::<T, S, V, Result<U>, U, F>::new(state, selector, step, settle))
         })
     }
 

@@ -30,6 +30,7 @@
 //! | transformations | [`DataStream`], [`KeyedStream`] |
 //! | functions with state and timers | [`KeyedProcess`], [`CoProcess`], [`BroadcastProcess`] |
 //! | event time | [`window`], [`watermark`] |
+//! | joins | [`join`] |
 //! | state | [`state`] |
 //! | files, generators, sinks | [`connectors`] |
 //! | connectors of your own | [`connect`] |
@@ -39,6 +40,8 @@
 // `derive(Data)` names this crate, also within itself
 extern crate self as stillstream;
 
+mod aggregations;
+mod async_io;
 mod backend;
 mod collection;
 mod collector;
@@ -47,10 +50,12 @@ mod environment;
 mod exit;
 pub mod functions;
 mod graph;
+pub mod join;
 mod keyed_functions;
 mod keyed_stream;
 mod logging;
 mod operators;
+mod partitioning;
 mod plain_functions;
 pub mod prelude;
 mod rest;
@@ -63,6 +68,8 @@ pub mod testing;
 pub mod watermark;
 pub mod window;
 
+pub use aggregations::{Summable, TryAggregate};
+pub use async_io::{AsyncRetry, AsyncStream};
 pub use backend::{FsStateBackend, MemoryStateBackend, RocksDbStateBackend, StateBackend};
 pub use collector::Collector;
 pub use data_stream::DataStream;

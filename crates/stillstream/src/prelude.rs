@@ -22,11 +22,13 @@ pub use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
     ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
 };
+pub use crate::join::{after, before};
 pub use crate::watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
 pub use crate::window::{
     GlobalWindows, ProcessWindow, Session, Sliding, TimeWindow, Tumbling, WindowContext, WindowStates,
 };
 pub use crate::{
-    Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,
+    AsyncRetry, Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,
     RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink,
+    TryAggregate,
 };

@@ -245,7 +245,7 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
         open.writer.write(batch.take()?)
     }
 
-    fn ready(&mut self) -> Result<bool> {
+    fn ready(&mut self, _: &mut Output) -> Result<bool> {
         let open = self.opened()?;
         if open.phase != Phase::Recovered && !open.settle()? {
             return Ok(false);

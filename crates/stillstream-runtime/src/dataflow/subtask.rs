@@ -76,7 +76,7 @@ use crate::dataflow::attempt::WorkerAttempt;
 use crate::dataflow::chain::{Chain, Pause};
 use crate::dataflow::inputs::Aligning;
 use crate::dataflow::outputs::{Outlet, Outputs, Sessions};
-use crate::dataflow::turn::Turn;
+use crate::dataflow::turn::{Turn, TurnLimits};
 
 /// The longest that a task sleeps before it looks at the clock again, in milliseconds.
 const LONGEST_SLEEP_MS: i64 = 60_000;
@@ -113,6 +113,8 @@ pub(crate) struct Subtask {
     pub chain: Chain,
     pub outputs: Outputs,
     pub activator: Activator,
+    /// When a turn ends.
+    pub turn: TurnLimits,
     /// Checkpoints that were triggered and whose barrier has not been taken, oldest first. None is lost,
     /// however many there are: a barrier cannot be taken without.
     pub triggers: VecDeque<Trigger>,
@@ -161,6 +163,7 @@ impl Subtask {
             (true, Some(_)) => Stage::Running,
         };
         Self {
+            turn: attempt.turn,
             attempt,
             id,
             mailbox,

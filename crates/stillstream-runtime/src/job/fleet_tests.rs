@@ -58,6 +58,8 @@ fn node(name: &str, parallelism: u32, body: NodeBody, input: Option<Exchange>) -
         max_parallelism: None,
         stateful: true,
         chaining: true,
+        starts_chain: false,
+        buffer_timeout: None,
         with_source: false,
         event_time: EventTimeRole::Passes,
         body,

@@ -160,6 +160,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         longest_sleep: settings.longest_sleep,
         mode: settings.checkpoint.mode,
         job: JobId::from_name(&settings.name),
+        checkpoint_home: settings.checkpoint_home().into(),
         file_access: settings.file_access,
         checkpointing: settings.checkpoint.interval.is_some(),
         backend: settings
