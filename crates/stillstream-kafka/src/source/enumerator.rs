@@ -51,7 +51,7 @@ impl KafkaEnumerator {
     }
 
     /// The splits that are new.
-    fn look(&mut self) -> Result<Vec<KafkaSplit>, SourceError> {
+    pub(super) fn look(&mut self) -> Result<Vec<KafkaSplit>, SourceError> {
         let cluster = self.connected()?;
         let topics = topics(&cluster, &self.settings, !self.begun)?;
         let found = topics.iter().flat_map(|(name, topic)| {
