@@ -169,10 +169,7 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
     /// assert_eq!(sums.items(), [("a".to_string(), 3), ("a".to_string(), 7)]);
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn sum<V: Summable>(
-        &self,
-        f: impl Fn(&T) -> V + Send + Sync + 'static,
-    ) -> DataStream<(S::Key, V)> {
+    pub fn sum<V: Summable>(&self, f: impl Fn(&T) -> V + Send + Sync + 'static) -> DataStream<(S::Key, V)> {
         let selector = self.selector();
         let add = move |sum: &mut V, record: T| {
             *sum = sum.clone().plus(f(&record)).ok_or_else(too_large::<V>)?;
@@ -531,12 +528,27 @@ mod tests {
 
     #[test]
     fn sums_and_extremes_of_a_key_come_after_each_record() {
-        assert_eq!(run(|rows| rows.key_by(|row| row.0).sum(|row| row.1)), [(1, 5), (2, 7), (1, 8), (1, 11), (1, 20)]);
-        assert_eq!(run(|rows| rows.key_by(|row| row.0).min(|row| row.1)), [(1, 5), (2, 7), (1, 3), (1, 3), (1, 3)]);
-        assert_eq!(run(|rows| rows.key_by(|row| row.0).max(|row| row.1)), [(1, 5), (2, 7), (1, 5), (1, 5), (1, 9)]);
+        assert_eq!(
+            run(|rows| rows.key_by(|row| row.0).sum(|row| row.1)),
+            [(1, 5), (2, 7), (1, 8), (1, 11), (1, 20)]
+        );
+        assert_eq!(
+            run(|rows| rows.key_by(|row| row.0).min(|row| row.1)),
+            [(1, 5), (2, 7), (1, 3), (1, 3), (1, 3)]
+        );
+        assert_eq!(
+            run(|rows| rows.key_by(|row| row.0).max(|row| row.1)),
+            [(1, 5), (2, 7), (1, 5), (1, 5), (1, 9)]
+        );
         let names = |rows: Vec<Row>| rows.into_iter().map(|row| row.2).collect::<Vec<_>>();
-        assert_eq!(names(run(|rows| rows.key_by(|row| row.0).min_by(|row| row.1))), ["a", "b", "c", "c", "c"]);
-        assert_eq!(names(run(|rows| rows.key_by(|row| row.0).max_by(|row| row.1))), ["a", "b", "a", "a", "e"]);
+        assert_eq!(
+            names(run(|rows| rows.key_by(|row| row.0).min_by(|row| row.1))),
+            ["a", "b", "c", "c", "c"]
+        );
+        assert_eq!(
+            names(run(|rows| rows.key_by(|row| row.0).max_by(|row| row.1))),
+            ["a", "b", "a", "a", "e"]
+        );
     }
 
     #[test]
@@ -556,7 +568,8 @@ mod tests {
     #[test]
     fn extremes_of_a_window_are_key_and_value() {
         let env = StreamExecutionEnvironment::new();
-        let by_time = WatermarkStrategy::monotonic().timestamp(|row: &Row| Timestamp::from_millis(row.1.into()));
+        let by_time =
+            WatermarkStrategy::monotonic().timestamp(|row: &Row| Timestamp::from_millis(row.1.into()));
         let timed = env.from_collection(rows()).watermarks(by_time);
         let windows = timed.key_by(|row| row.0).window(GlobalWindows::create_with_end_of_stream_trigger());
         let (least, most) = (windows.clone().min(|row| row.1).collect(), windows.max(|row| row.1).collect());
@@ -621,11 +634,13 @@ mod tests {
             let text = driver.record_at("x".into(), at(2)).unwrap_err().to_string();
             assert!(text.contains("invalid digit"), "{n}: {text}");
         }
-        let mut result = StreamDriver::new(|rows| keyed(rows).window(Tumbling::of(seconds(1))).try_aggregate(Total));
+        let mut result =
+            StreamDriver::new(|rows| keyed(rows).window(Tumbling::of(seconds(1))).try_aggregate(Total));
         result.record_at("99".into(), at(1)).unwrap();
         let text = result.watermark(at(1_000)).unwrap_err().to_string();
         assert!(text.contains("99 is no result"), "{text}");
-        let mut merged = StreamDriver::new(|rows| keyed(rows).window(Session::with_gap(seconds(1))).try_aggregate(Total));
+        let mut merged =
+            StreamDriver::new(|rows| keyed(rows).window(Session::with_gap(seconds(1))).try_aggregate(Total));
         for (value, time) in [("13", 0), ("13", 1_900)] {
             merged.record_at(value.into(), at(time)).unwrap();
         }

@@ -113,10 +113,7 @@ impl<T: Data> DataStream<T> {
     /// assert_eq!(names.items()[0], (1, "user 1".to_string()));
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn async_map<U: Data, Fut>(
-        &self,
-        f: impl Fn(T) -> Fut + Send + Sync + 'static,
-    ) -> AsyncStream<T, U>
+    pub fn async_map<U: Data, Fut>(&self, f: impl Fn(T) -> Fut + Send + Sync + 'static) -> AsyncStream<T, U>
     where
         Fut: Future<Output = Result<U>> + Send + 'static,
     {
@@ -192,7 +189,9 @@ impl<T: Data, U: Data> AsyncStream<T, U> {
     /// called. When so many are, the operator takes no more, and backpressure holds back what comes before it.
     pub fn capacity(mut self, records: usize) -> Self {
         if records == 0 {
-            self.input.graph().mistake("a capacity of 0 requests: an asynchronous operator needs at least 1".into());
+            self.input
+                .graph()
+                .mistake("a capacity of 0 requests: an asynchronous operator needs at least 1".into());
         }
         self.settings.capacity = records.max(1);
         self

@@ -29,7 +29,6 @@ pub use crate::window::{
     GlobalWindows, ProcessWindow, Session, Sliding, TimeWindow, Tumbling, WindowContext, WindowStates,
 };
 pub use crate::{
-    AsyncRetry, Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,
-    RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink,
-    TryAggregate,
+    AsyncRetry, Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend,
+    OutputTag, RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink, TryAggregate,
 };

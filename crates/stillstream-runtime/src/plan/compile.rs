@@ -10,8 +10,8 @@ use stillstream_types::murmur::murmur3_128;
 use stillstream_types::{Error, ErrorKind, KeyGroups, OperatorId, Result, VertexId};
 
 use super::{
-    ChainedOperator, Delivery, EventTimeRole, Exchange, Node, NodeId, NodeInput, PhysicalPlan, Placement, Plan, Sets, Task,
-    TaskInput, TaskOutput,
+    ChainedOperator, Delivery, EventTimeRole, Exchange, Node, NodeId, NodeInput, PhysicalPlan, Placement,
+    Plan, Sets, Task, TaskInput, TaskOutput,
 };
 
 fn plan_error(message: String) -> Error {
@@ -260,7 +260,8 @@ impl Spread {
         if parallelism == workers {
             return Placement { first: 0, workers };
         }
-        let forward = |input: &&NodeInput| matches!(input.exchange, Exchange::Forward | Exchange::ForwardOnly);
+        let forward =
+            |input: &&NodeInput| matches!(input.exchange, Exchange::Forward | Exchange::ForwardOnly);
         let mut neighbours = node.inputs.iter().filter(forward).map(|input| task_of(input.from));
         if let Some(neighbour) = neighbours.find(|task| task.parallelism == parallelism) {
             return neighbour.placement;
@@ -444,7 +445,9 @@ mod tests {
         nodes[4].chaining = false;
         [3, 4].iter().for_each(|at| nodes[*at].parallelism = Some(2));
         let physical = plan(nodes).compile(4, true).unwrap();
-        let workers = |task: &Task| (0..task.parallelism as usize).map(|s| task.placement.worker_of(s)).collect::<Vec<_>>();
+        let workers = |task: &Task| {
+            (0..task.parallelism as usize).map(|s| task.placement.worker_of(s)).collect::<Vec<_>>()
+        };
         let all: Vec<_> = physical.tasks.iter().map(|task| (&*task.name, workers(task))).collect();
         let expected = [
             ("a", vec![0]),
@@ -460,10 +463,16 @@ mod tests {
                 assert_eq!(task.placement.subtask_of(task.placement.worker_of(subtask)), subtask);
             }
         }
-        let deliveries = |task: usize| physical.tasks[task].outputs.iter().map(|output| matches!(output.delivery, Delivery::Local));
+        let deliveries = |task: usize| {
+            physical.tasks[task].outputs.iter().map(|output| matches!(output.delivery, Delivery::Local))
+        };
         assert!(deliveries(3).all(|local| local), "a neighbour is on the same worker");
         assert_eq!(deliveries(0).collect::<Vec<_>>(), [false, true]);
-        assert_eq!(deliveries(1).collect::<Vec<_>>(), [false, false], "the second input comes from another worker");
+        assert_eq!(
+            deliveries(1).collect::<Vec<_>>(),
+            [false, false],
+            "the second input comes from another worker"
+        );
     }
 
     #[test]
@@ -471,7 +480,10 @@ mod tests {
         let mut nodes = vec![node("source", &[]), node("map", &[(0, Exchange::ForwardOnly)])];
         nodes[1].parallelism = Some(3);
         let error = plan(nodes).compile(2, true).err().unwrap().to_string();
-        assert!(error.contains("`source`, which has parallelism 2") && error.contains("`map`, which has 3"), "{error}");
+        assert!(
+            error.contains("`source`, which has parallelism 2") && error.contains("`map`, which has 3"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use stillstream_state::{
-    BroadcastState, Data, Key, OperatorListState, OperatorStateBackend, StateError,
-};
+use stillstream_state::{BroadcastState, Data, Key, OperatorListState, OperatorStateBackend, StateError};
 use stillstream_types::{Result, Timestamp};
 
 use super::{ProcessContext, RuntimeContext};

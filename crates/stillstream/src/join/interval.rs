@@ -312,8 +312,13 @@ where
         let mut done = Ok(());
         let visit = |other: &i64, partners: &Vec<U>| {
             if interval.pairs(at, *other) && done.is_ok() {
-                let mut context =
-                    IntervalJoinContext { first: at, second: *other, partner: *other, found: &mut *found, sides: &mut *sides };
+                let mut context = IntervalJoinContext {
+                    first: at,
+                    second: *other,
+                    partner: *other,
+                    found: &mut *found,
+                    sides: &mut *sides,
+                };
                 done = partners.iter().try_for_each(|partner| f(&record, partner, &mut context));
             }
         };
@@ -333,8 +338,13 @@ where
         let mut done = Ok(());
         let visit = |other: &i64, partners: &Vec<T>| {
             if interval.pairs(*other, at) && done.is_ok() {
-                let mut context =
-                    IntervalJoinContext { first: *other, second: at, partner: *other, found: &mut *found, sides: &mut *sides };
+                let mut context = IntervalJoinContext {
+                    first: *other,
+                    second: at,
+                    partner: *other,
+                    found: &mut *found,
+                    sides: &mut *sides,
+                };
                 done = partners.iter().try_for_each(|partner| f(partner, &record, &mut context));
             }
         };

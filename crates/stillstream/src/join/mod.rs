@@ -10,9 +10,9 @@
 
 mod bounds;
 mod interval;
-mod two_inputs;
 #[cfg(test)]
 mod tests;
+mod two_inputs;
 mod windowed;
 
 pub use bounds::{TimeOffset, after, before};

@@ -53,8 +53,7 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         S2: KeySelector<U, Key = S::Key>,
     {
         self.check_same(other.graph(), "join");
-        let ports =
-            Ports { upstreams: [self.upstreams(), other.upstreams()].into(), merge: merge::<T, U>() };
+        let ports = Ports { upstreams: [self.upstreams(), other.upstreams()].into(), merge: merge::<T, U>() };
         let keys = BothKeys::new(self.selector(), other.selector());
         Joined { both: KeyedStream::of_ports(self.graph().clone(), ports, keys) }
     }
@@ -185,10 +184,7 @@ where
     Tr: Trigger<Either<T, U>>,
 {
     /// Lets `trigger` say when a window fires; see [`WindowedStream::trigger`].
-    pub fn trigger<Other: Trigger<Either<T, U>>>(
-        self,
-        trigger: Other,
-    ) -> WindowJoin<T, U, S1, S2, Other> {
+    pub fn trigger<Other: Trigger<Either<T, U>>>(self, trigger: Other) -> WindowJoin<T, U, S1, S2, Other> {
         WindowJoin { windows: self.windows.trigger(trigger) }
     }
 

@@ -184,7 +184,7 @@ impl<T: Data, U: Data> AsyncOperator<T, U> {
             let opened = self.opened.as_mut().ok_or_else(not_open)?;
             let (ask, asked_for) = (self.settings.ask.clone(), record.clone());
             let number = self.first + self.queue.len() as u64;
-            opened.requests.start(number, move || ask(asked_for.clone()));
+            opened.requests.start(number, move || ask(asked_for.clone()))?;
             self.queue.push_back(Entry::UnderWay(record, time));
             self.held += 1;
         }
@@ -203,7 +203,7 @@ impl<T: Data, U: Data> Operator for AsyncOperator<T, U> {
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
         let mut backend = open_operator_state(context)?;
         let saved = backend.list::<(T, Option<i64>)>("under-way").map_err(StateError::into_error)?;
-        let mut requests = Requests::new(context.waker.clone())?;
+        let mut requests = Requests::new(context.waker.clone());
         (requests.timeout, requests.delays) = (self.settings.timeout, self.settings.delays);
         requests.retryable = self.settings.retryable.clone();
         if !context.dry {
