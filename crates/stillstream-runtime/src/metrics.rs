@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Counts by name, over all subtasks of a process: late records, skipped rows, expired entries, and what users count.
+/// Counts by name, over all subtasks of a process: late records, skipped rows, expired entries, and what
+/// users count.
 #[derive(Debug, Default)]
 pub struct Counters(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
 

@@ -45,6 +45,16 @@ fn runtime() -> Result<Handle> {
     Ok(RUNTIME.get_or_init(|| started).handle().clone())
 }
 
+/// Calls `f` within the process's runtime, for clients that are made within one.
+///
+/// # Errors
+/// If the runtime cannot be started.
+pub fn within<R>(f: impl FnOnce() -> R) -> Result<R> {
+    let runtime = runtime()?;
+    let _entered = runtime.enter();
+    Ok(f())
+}
+
 /// How often a request that failed is made again, and after which time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetryDelays {
@@ -119,7 +129,8 @@ async fn caught<R>(mut attempt: Attempt<R>) -> Result<R> {
 
 type Done<R> = Arc<Mutex<Vec<(u64, Outcome<R>)>>>;
 
-/// The requests that one operator instance has under way, by numbers that it gives them. Dropped, it gives all of them up.
+/// The requests that one operator instance has under way, by numbers that it gives them. Dropped, it gives
+/// all of them up.
 pub struct Requests<R> {
     /// Once there was a request.
     runtime: Option<Handle>,

@@ -8,8 +8,8 @@ use stillstream_types::{KeyGroups, Result};
 
 use super::KeyedStates;
 
-/// One [`ValueState`](crate::state::ValueState), of all keys that this subtask has: for a broadcast record that changes what was
-/// kept for each key. Flink's `applyToKeyedState`.
+/// One [`ValueState`](crate::state::ValueState), of all keys that this subtask has: for a broadcast record
+/// that changes what was kept for each key. Flink's `applyToKeyedState`.
 ///
 /// ```
 /// use stillstream::functions::EachKey;
@@ -67,8 +67,9 @@ impl<K: Key, V: Data> fmt::Debug for EachKey<K, V> {
 }
 
 impl<K: Key, V: Data> EachKey<K, V> {
-    /// Calls `f` with each key that has a value, in no order that a program may rely on. What it leaves is the key's value from then
-    /// on; where it leaves `None`, the key has none. The keys are copied first, so this takes memory for all of them.
+    /// Calls `f` with each key that has a value, in no order that a program may rely on. What it leaves is
+    /// the key's value from then on; where it leaves `None`, the key has none. The keys are copied first, so
+    /// this takes memory for all of them.
     ///
     /// # Errors
     /// Those of `f`, which ends with the first, and of the state.
@@ -98,8 +99,8 @@ impl<K: Key, V: Data> EachKey<K, V> {
 }
 
 impl<K: Key> KeyedStates<K> {
-    /// The value state of that name, of all keys that this subtask has; see [`EachKey`]. It may be registered by
-    /// [`value`](Self::value) too.
+    /// The value state of that name, of all keys that this subtask has; see [`EachKey`]. It may be registered
+    /// by [`value`](Self::value) too.
     ///
     /// # Errors
     /// As [`value`](Self::value).
