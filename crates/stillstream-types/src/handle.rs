@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::checkpoint_paths;
@@ -300,6 +301,49 @@ pub struct SavepointTarget {
     pub format: SavepointFormat,
 }
 
+/// Which checkpoint somebody wants who asks for one (Flink's `CheckpointType`).
+///
+/// ```
+/// use stillstream_types::CheckpointType;
+/// assert_eq!("FULL".parse(), Ok(CheckpointType::Full));
+/// assert_eq!(CheckpointType::default().to_string(), "CONFIGURED");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum CheckpointType {
+    /// As the job takes them by itself: incremental if `execution.checkpointing.incremental` says so.
+    #[default]
+    Configured,
+    /// One that names no file of an earlier checkpoint. Later incremental ones build on it.
+    Full,
+    /// One that leaves out what completed checkpoints hold. Only for a job whose checkpoints are incremental.
+    Incremental,
+}
+
+impl CheckpointType {
+    /// All of them, with their names.
+    const NAMES: [(Self, &'static str); 3] =
+        [(Self::Configured, "CONFIGURED"), (Self::Full, "FULL"), (Self::Incremental, "INCREMENTAL")];
+}
+
+impl fmt::Display for CheckpointType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Self::NAMES.iter().filter(|(kind, _)| kind == self).try_for_each(|(_, name)| f.write_str(name))
+    }
+}
+
+impl FromStr for CheckpointType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::NAMES.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind);
+        known.ok_or_else(|| {
+            format!(
+                "checkpoint type `{text}` is not known: `CONFIGURED`, `FULL` or `INCREMENTAL` is expected"
+            )
+        })
+    }
+}
+
 /// In which form an operator is asked for its state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SnapshotForm {
@@ -307,6 +351,8 @@ pub enum SnapshotForm {
     /// checkpoints.
     #[default]
     Checkpoint,
+    /// For a checkpoint that names no file of an earlier one. Later ones may name its files.
+    FullCheckpoint,
     /// For a savepoint, which names no file but its own.
     Savepoint(SavepointFormat),
 }

@@ -266,7 +266,7 @@ impl StreamExecutionEnvironment {
             self.warn();
         }
         if !worker {
-            graph.run_checks()?;
+            graph.run_checks(&settings.outline())?;
         }
         // the job's own process has the server; a worker process of it has none
         let door = if worker { Door::closed() } else { Door::open(&self.config, self.from_args)? };

@@ -96,6 +96,6 @@ pub use stillstream_runtime::job::{
 };
 pub use stillstream_runtime::{Batch, SourceStatus};
 pub use stillstream_types::{
-    CheckpointId, Error, ErrorKind, RestartStrategy, Result, ResultExt, SavepointFormat,
+    CheckpointId, CheckpointType, Error, ErrorKind, RestartStrategy, Result, ResultExt, SavepointFormat,
 };
 pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};

@@ -14,8 +14,8 @@ pub use stillstream_state::{
 };
 pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
 pub use stillstream_types::{
-    CheckpointingMode, Error, ErrorKind, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
-    Result, ResultExt, SavepointFormat, Timestamp,
+    CheckpointType, CheckpointingMode, Error, ErrorKind, ExternalizedCheckpointRetention, PendingTimers,
+    ProgressMode, Result, ResultExt, SavepointFormat, Timestamp,
 };
 
 pub use crate::functions::{

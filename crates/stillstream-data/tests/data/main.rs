@@ -208,7 +208,12 @@ fn the_binary_form_is_the_documented_one() {
     assert_eq!(bytes_of(&(Unit, ())), [0u8; 0]);
     let schema = Schema::Struct {
         name: "S".into(),
-        fields: vec![stillstream_data::Field { name: "a".into(), schema: u8::schema(), default: true, aliases: Vec::new() }],
+        fields: vec![stillstream_data::Field {
+            name: "a".into(),
+            schema: u8::schema(),
+            default: true,
+            aliases: Vec::new(),
+        }],
     };
     let bytes =
         [&[1, 1, 1, 0, 0, 0, b'S', 1, 0, 0, 0, 1, 0, 0, 0, b'a', 1, 0, 2, 0, 0, 0][..], b"u8"].concat();

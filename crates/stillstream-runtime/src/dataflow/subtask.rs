@@ -132,6 +132,8 @@ pub(crate) struct Trigger {
     pub at_ms: i64,
     /// The savepoint that it is; `None` for a checkpoint.
     pub savepoint: Option<SavepointTarget>,
+    /// A checkpoint that names no file of an earlier one.
+    pub full: bool,
     /// Nothing is emitted behind its barrier.
     pub stop: bool,
 }
@@ -139,9 +141,11 @@ pub(crate) struct Trigger {
 impl Trigger {
     /// The form in which operators are asked for their state.
     fn form(&self) -> SnapshotForm {
-        self.savepoint
-            .as_ref()
-            .map_or(SnapshotForm::Checkpoint, |target| SnapshotForm::Savepoint(target.format))
+        match &self.savepoint {
+            Some(target) => SnapshotForm::Savepoint(target.format),
+            None if self.full => SnapshotForm::FullCheckpoint,
+            None => SnapshotForm::Checkpoint,
+        }
     }
 }
 
@@ -184,8 +188,8 @@ impl Subtask {
             let next = self.attempt.mailboxes.borrow_mut()[self.mailbox].mail.pop_front();
             match next {
                 None => break,
-                Some(Control::Trigger { id, at_ms, savepoint, stop }) => {
-                    self.triggers.push_back(Trigger { id, at_ms, savepoint, stop });
+                Some(Control::Trigger { id, at_ms, savepoint, full, stop }) => {
+                    self.triggers.push_back(Trigger { id, at_ms, savepoint, full, stop });
                 }
                 Some(Control::Complete { id }) => {
                     self.chain.checkpoint_complete(id)?;

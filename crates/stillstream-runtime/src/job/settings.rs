@@ -10,11 +10,13 @@ use stillstream_jobmaster::CheckpointConfig;
 use stillstream_storage::RemoteStores;
 pub use stillstream_types::ProgressMode;
 use stillstream_types::file_access::FileAccess;
+use stillstream_types::paths::absolute;
 use stillstream_types::{CheckpointId, RestartStrategy};
 
 #[cfg(feature = "rocksdb")]
 use crate::backends::{RocksDbOptions, rocksdb};
 use crate::backends::{StateBackends, heap};
+use crate::connect::JobOutline;
 use crate::operator::{DEFAULT_AUTO_WATERMARK_INTERVAL, PendingTimers};
 
 /// Where state lives while the job runs, and where its snapshots go.
@@ -120,8 +122,6 @@ pub struct JobSettings {
     pub checkpoint: CheckpointConfig,
     /// The state backend.
     pub backend: StateBackend,
-    /// Whether checkpoints leave out what did not change (`execution.checkpointing.incremental`).
-    pub incremental_checkpoints: bool,
     /// What happens after a failure; `None`: no restart without checkpoints, with them exponential delay.
     pub restart: Option<RestartStrategy>,
     /// A retained checkpoint or savepoint to start from.
@@ -184,6 +184,27 @@ pub struct JobSettings {
     pub rest_address: Option<SocketAddr>,
 }
 
+impl JobSettings {
+    /// What a connector may know of the job before it starts.
+    pub fn outline(&self) -> JobOutline {
+        JobOutline {
+            name: self.name.clone(),
+            checkpoint_interval: self.checkpoint.interval,
+            checkpoint_timeout: self.checkpoint.timeout,
+        }
+    }
+
+    /// Where checkpoints are kept, in one form for each place; empty if nowhere.
+    pub(crate) fn checkpoint_home(&self) -> String {
+        let uri = self.backend.checkpoint_uri().unwrap_or_default();
+        match uri.strip_prefix("file://").unwrap_or(uri) {
+            "" => String::new(),
+            elsewhere if elsewhere.contains("://") => elsewhere.trim_end_matches('/').to_string(),
+            folder => absolute(folder).to_string_lossy().trim_end_matches('/').to_string(),
+        }
+    }
+}
+
 impl Default for JobSettings {
     fn default() -> Self {
         Self {
@@ -193,7 +214,6 @@ impl Default for JobSettings {
             chaining: true,
             checkpoint: CheckpointConfig::default(),
             backend: StateBackend::default(),
-            incremental_checkpoints: false,
             restart: None,
             from_snapshot: None,
             allow_non_restored_state: false,

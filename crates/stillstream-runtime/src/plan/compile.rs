@@ -392,6 +392,39 @@ mod tests {
     }
 
     #[test]
+    fn the_id_of_an_operator_without_a_uid_depends_on_the_graph_and_on_nothing_else() {
+        let nodes = |renamed: &str, extra: bool| {
+            let mut nodes = vec![
+                node("source", &[]),
+                node(renamed, &[(0, Exchange::Forward)]),
+                node("count", &[(1, Exchange::Rebalance)]),
+                node("sink", &[(2, Exchange::Forward)]),
+            ];
+            nodes.extend(extra.then(|| node("second sink", &[(2, Exchange::Forward)])));
+            nodes
+        };
+        let ids = |nodes: Vec<Node>, parallelism: u32, chaining: bool| -> BTreeMap<String, OperatorId> {
+            let physical = plan(nodes).compile(parallelism, chaining).unwrap();
+            let chains = physical.tasks.iter().flat_map(|task| &task.chain);
+            chains.map(|operator| (operator.name.to_string(), operator.id)).collect()
+        };
+        let expected = ids(nodes("map", false), 2, true);
+        assert_eq!(expected.len(), 4);
+        let distinct: BTreeSet<_> = expected.values().collect();
+        assert_eq!(distinct.len(), 4, "{expected:?}");
+        for (parallelism, chaining) in [(1, true), (2, false), (90, true), (7, false)] {
+            assert_eq!(ids(nodes("map", false), parallelism, chaining), expected, "{parallelism} {chaining}");
+        }
+        // neither does what is set for one operator, nor what is added behind it
+        let mut set = nodes("map", true);
+        (set[2].parallelism, set[2].max_parallelism, set[2].chaining) = (Some(3), Some(64), false);
+        let set = ids(set, 2, true);
+        assert!(expected.iter().all(|(name, id)| set[name] == *id), "{set:?} {expected:?}");
+        // another graph above it does
+        assert_ne!(ids(nodes("filter", false), 2, true)["count"], expected["count"]);
+    }
+
+    #[test]
     fn a_uid_used_twice_is_refused_with_both_names() {
         let mut nodes = vec![node("source", &[]), node("map", &[(0, Exchange::Forward)])];
         nodes.iter_mut().for_each(|node| node.uid = Some("same".into()));

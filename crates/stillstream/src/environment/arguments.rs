@@ -279,20 +279,17 @@ impl StreamExecutionEnvironment {
         if files.is_empty() {
             files.extend(folder);
         }
-        let mut config = Configuration::new();
-        if files.len() > 1 {
-            mistakes.push(format!("`--config` was given {} times: one file is read", files.len()));
-        } else if let Some(file) = files.first() {
-            match Configuration::load(Path::new(file)) {
-                Ok(read) => config = read,
-                Err(errors) => mistakes.extend(errors.iter().map(ToString::to_string)),
+        let file = match files.as_slice() {
+            [_, _, ..] => {
+                mistakes.push(format!("`--config` was given {} times: one file is read", files.len()));
+                None
             }
-        }
-        let pairs = pairs.into_iter().flat_map(|pair| ["-D".to_string(), pair]);
-        match Configuration::from_args(pairs) {
-            Ok((set, _)) => config.merge(set),
-            Err(errors) => mistakes.extend(errors.iter().map(ToString::to_string)),
-        }
+            files => files.first(),
+        };
+        let config = Configuration::read(file.map(Path::new), pairs).unwrap_or_else(|errors| {
+            mistakes.extend(errors.iter().map(ToString::to_string));
+            Configuration::new()
+        });
         match mistakes.as_slice() {
             [] => Ok(Found { env: Self { mode, ..Self::from_configuration(config) }, rest }),
             [one] => Err(Error::new(ErrorKind::Configuration, one.clone())),

@@ -332,12 +332,11 @@ mod tests {
                 .disable_operator_chaining()
                 .set_progress(ProgressMode::Never);
         });
-        assert!(settings.incremental_checkpoints);
         let checkpoint = format!("{:?}", settings.checkpoint);
         assert_eq!(
             checkpoint,
             "CheckpointConfig { interval: Some(1s), mode: AtLeastOnce, timeout: 2s, min_pause: 3s, max_concurrent: 4, \
-             tolerable_failed_checkpoints: 5, num_retained: 6, retention: RetainOnCancellation }"
+             tolerable_failed_checkpoints: 5, num_retained: 6, retention: RetainOnCancellation, incremental: true }"
         );
         assert_eq!(format!("{:?}", settings.restart), "Some(FixedDelay { attempts: 2147483647, delay: 7s })");
         assert!(settings.start_fresh && settings.allow_non_restored_state && !settings.chaining);
