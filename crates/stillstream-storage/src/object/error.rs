@@ -64,6 +64,7 @@ pub(super) fn explain(error: &E) -> String {
     });
     if let Some(code) = code {
         let message = between(&text, "<Message>", "</Message>").map_or("", str::trim);
+        let message = message.replace("&#34;", "\"").replace("&quot;", "\"").replace("&#39;", "'");
         let message = if message.is_empty() { String::new() } else { format!(": {}", message.trim_end_matches('.')) };
         return format!("the store answers {code}{message}{tries}{}", hint(Some(code)));
     }
@@ -93,7 +94,7 @@ pub(super) fn explain(error: &E) -> String {
 /// What a person can do about an answer.
 fn hint(code: Option<&str>) -> &'static str {
     match code.unwrap_or_default() {
-        "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "ExpiredToken" | "InvalidSecurity" => {
+        "InvalidAccessKeyId" | "XAdminUserNotFound" | "SignatureDoesNotMatch" | "InvalidToken" | "ExpiredToken" | "InvalidSecurity" => {
             "; check `s3.access-key` and `s3.secret-key`, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         }
         NO_BUCKET => "; make the bucket, or name another one",
