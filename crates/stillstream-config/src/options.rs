@@ -288,6 +288,8 @@ typed! {
     ROCKSDB_WRITE_BACK_RATIO: f64 = "stillstream.state.rocksdb.write-back-ratio";
     /// What becomes of timers of processing time at the end of the input.
     PENDING_TIMERS: PendingTimers = "stillstream.timers.at-end-of-input";
+    /// How the keys begin that are the program's own.
+    USER_KEYS: Option<Vec<String>> = "stillstream.user-keys";
     /// When progress is shown.
     PROGRESS: ProgressMode = "stillstream.progress";
 }

@@ -51,7 +51,10 @@ pub fn prepare() -> Result<PathBuf> {
         let pom = folder.join("pom.xml");
         std::fs::write(&pom, POM).about(|| pom.display().to_string())?;
         let library = format!("-DoutputDirectory={}", folder.join("lib").display());
-        run(Command::new("mvn").args(["-q", "-B", "-f"]).arg(&pom).args(["dependency:copy-dependencies", &library]))
+        run(Command::new("mvn")
+            .args(["-q", "-B", "-f"])
+            .arg(&pom)
+            .args(["dependency:copy-dependencies", &library]))
     })
 }
 
@@ -107,8 +110,7 @@ impl Hdfs {
     }
 
     fn java(&self, class: &str) -> Vec<String> {
-        let class_path =
-            format!("{}:{}/lib/*", self.folder.join("conf").display(), self.installed.display());
+        let class_path = format!("{}:{}/lib/*", self.folder.join("conf").display(), self.installed.display());
         // they share their cores with the test, and few live long enough for the second compiler
         ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &class_path, class]
             .map(str::to_string)

@@ -61,7 +61,10 @@ pub fn prepare() -> Result<PathBuf> {
         Kind::Versity => {
             let module = format!("{MODULE}@v{VERSION}");
             // its build cache is not needed again
-            run(Command::new("go").args(["install", &module]).env("GOBIN", folder).env("GOFLAGS", "-ldflags=-s"))
+            run(Command::new("go")
+                .args(["install", &module])
+                .env("GOBIN", folder)
+                .env("GOFLAGS", "-ldflags=-s"))
         }
         Kind::Moto => {
             packages::provide(&[Needed { program: "python3", ask: "--version", package: "python3-venv" }])?;

@@ -14,8 +14,8 @@ use crate::retained::RetainedCheckpoint;
 use crate::store::{Deleted, check_key, join};
 
 impl RetainedCheckpoint {
-    /// What the register says of the job in whose directory the checkpoint lies; `None` where there is no register, as beside a
-    /// savepoint or in a copy of the directory that has none.
+    /// What the register says of the job in whose directory the checkpoint lies; `None` where there is no
+    /// register, as beside a savepoint or in a copy of the directory that has none.
     ///
     /// # Errors
     /// If there is one that cannot be read.
@@ -27,11 +27,12 @@ impl RetainedCheckpoint {
         Ok(register.load()?.map(|loaded| loaded.record))
     }
 
-    /// Deletes the snapshot: its metadata first and durably, then the files that it names in its own directory, then those in
-    /// `shared/` that no other checkpoint beside it names. Where another one cannot be read, all shared files stay. Says what
-    /// stayed, and why.
+    /// Deletes the snapshot: its metadata first and durably, then the files that it names in its own
+    /// directory, then those in `shared/` that no other checkpoint beside it names. Where another one cannot
+    /// be read, all shared files stay. Says what stayed, and why.
     ///
-    /// Only for a snapshot that `identity` is still of: what somebody else has put in its place is left alone.
+    /// Only for a snapshot that `identity` is still of: what somebody else has put in its place is left
+    /// alone.
     ///
     /// # Errors
     /// If a file that is to go cannot be deleted; a repetition goes on where this one stopped.

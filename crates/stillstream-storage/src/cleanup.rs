@@ -58,15 +58,15 @@ pub struct SweepReport {
 }
 
 impl JobStorage {
-    /// Deletes the directory of a checkpoint. `_metadata` goes first and durably: what is half deleted must not be taken
-    /// for a whole checkpoint. The register must no longer name it, and no other checkpoint may name files in it. Files in
-    /// `shared/` stay: see [`discard_files`](Self::discard_files).
+    /// Deletes the directory of a checkpoint. `_metadata` goes first and durably: what is half deleted must
+    /// not be taken for a whole checkpoint. The register must no longer name it, and no other checkpoint may
+    /// name files in it. Files in `shared/` stay: see [`discard_files`](Self::discard_files).
     pub fn discard_checkpoint(&self, id: CheckpointId) -> DiscardReport {
         self.discard_directory(id, &HashSet::new())
     }
 
-    /// The same, and then these files in `shared/`, which no other checkpoint names: they go last, and only if the directory
-    /// is gone, so that no metadata is left that names them.
+    /// The same, and then these files in `shared/`, which no other checkpoint names: they go last, and only
+    /// if the directory is gone, so that no metadata is left that names them.
     pub fn discard_checkpoint_and_shared(&self, id: CheckpointId, shared: &[String]) -> DiscardReport {
         let mut report = self.discard_checkpoint(id);
         if report.is_complete() && !shared.is_empty() {
@@ -107,8 +107,9 @@ impl JobStorage {
         self.discard_files(handles.into_iter().filter_map(StreamHandle::path))
     }
 
-    /// Deletes files that no checkpoint names, by their paths relative to the job's directory, and the directory of a
-    /// checkpoint in which nothing is left then: one that was deleted comes back with the file of a task that is late.
+    /// Deletes files that no checkpoint names, by their paths relative to the job's directory, and the
+    /// directory of a checkpoint in which nothing is left then: one that was deleted comes back with the file
+    /// of a task that is late.
     pub fn discard_files<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> DiscardReport {
         let mut report = DiscardReport::default();
         let mut dirs = BTreeSet::new();
@@ -131,8 +132,8 @@ impl JobStorage {
         report
     }
 
-    /// Removes the folders of the job in which nothing is: what a process that was killed between the last file of a folder and
-    /// the folder leaves. A writer whose folder goes while it begins makes it again.
+    /// Removes the folders of the job in which nothing is: what a process that was killed between the last
+    /// file of a folder and the folder leaves. A writer whose folder goes while it begins makes it again.
     ///
     /// # Errors
     /// If a folder cannot be listed or removed.
@@ -170,8 +171,8 @@ impl JobStorage {
         }
     }
 
-    /// Names of the checkpoint directories of the job, as in `chk-17`, without those that a person decides about
-    /// ([`KEEP_FILE`]).
+    /// Names of the checkpoint directories of the job, as in `chk-17`, without those that a person decides
+    /// about ([`KEEP_FILE`]).
     ///
     /// # Errors
     /// If the directory cannot be listed.
@@ -186,15 +187,16 @@ impl JobStorage {
         Ok(found.into_iter().map(str::to_owned).collect())
     }
 
-    /// Clean-up while nobody writes: at a job's start, after [`claim`](Self::claim) and before the first checkpoint, and at its
-    /// end, when all tasks have stopped. Deletes what a crash or a task that came too late left.
-    /// `record` is the register's record, `current` this process' generation.
+    /// Clean-up while nobody writes: at a job's start, after [`claim`](Self::claim) and before the first
+    /// checkpoint, and at its end, when all tasks have stopped. Deletes what a crash or a task that came too
+    /// late left. `record` is the register's record, `current` this process' generation.
     ///
     /// Deleted are checkpoint directories that the register does not name and whose number is at most
-    /// `record.last_checkpoint_id`, and files in `shared/` of such numbers that no named checkpoint and none with a file
-    /// `_keep` refers to. Left alone, with the reason in the report, is everything when another generation owns the register
-    /// or when a checkpoint that is to stay cannot be read; numbers above; directories with a file `_keep`; files that a
-    /// checkpoint that stays refers to; files in `shared/` whose name no release gives.
+    /// `record.last_checkpoint_id`, and files in `shared/` of such numbers that no named checkpoint and none
+    /// with a file `_keep` refers to. Left alone, with the reason in the report, is everything when another
+    /// generation owns the register or when a checkpoint that is to stay cannot be read; numbers above;
+    /// directories with a file `_keep`; files that a checkpoint that stays refers to; files in `shared/`
+    /// whose name no release gives.
     pub fn sweep_orphans(&self, record: &RegisterRecord, current: Generation) -> SweepReport {
         let mut report = SweepReport::default();
         match self.load_register() {

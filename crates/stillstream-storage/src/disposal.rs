@@ -8,8 +8,8 @@ use crate::options::StorageOptions;
 use crate::retained::RetainedCheckpoint;
 use crate::store::join;
 
-/// Deletes the savepoint at a path or URI: the files that its `_metadata` names, then `_metadata` itself, then its directory
-/// if nothing else is in it. What was interrupted can be repeated.
+/// Deletes the savepoint at a path or URI: the files that its `_metadata` names, then `_metadata` itself,
+/// then its directory if nothing else is in it. What was interrupted can be repeated.
 ///
 /// # Errors
 /// Nothing is deleted if there is no savepoint, if it is a checkpoint, which belongs to its job, or if it names a file outside

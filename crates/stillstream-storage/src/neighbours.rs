@@ -1,4 +1,5 @@
-//! Which other jobs have checkpoints in the same checkpoint directory: for the message of a start that finds none of its own.
+//! Which other jobs have checkpoints in the same checkpoint directory: for the message of a start that finds
+//! none of its own.
 
 use stillstream_types::JobId;
 

@@ -23,10 +23,7 @@ pub(crate) struct Pending<T> {
 impl Requests {
     /// Starts the request. The caller waits on a channel of the standard library, not in the runtime, so that
     /// a call from within a runtime's thread is slow at worst and never a panic.
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        request: impl Future<Output = T> + Send + 'static,
-    ) -> Pending<T> {
+    pub fn spawn<T: Send + 'static>(&self, request: impl Future<Output = T> + Send + 'static) -> Pending<T> {
         let (answer, answers) = sync_channel(1);
         let task = self.handle.spawn(async move {
             // nobody may be waiting any more: then the answer is of no use

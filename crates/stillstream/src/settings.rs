@@ -1,4 +1,5 @@
-//! From the configuration to the settings of a job: the one place where keys become numbers that the runtime reads.
+//! From the configuration to the settings of a job: the one place where keys become numbers that the runtime
+//! reads.
 
 use std::time::Duration;
 
@@ -79,7 +80,6 @@ pub(crate) fn job_settings(
             Duration::ZERO => FOREVER,
             timeout => timeout.min(FOREVER),
         },
-        incremental_checkpoints: config.get(o::INCREMENTAL_CHECKPOINTS),
         inline_threshold: config.get(o::DATA_INLINE_THRESHOLD).bytes(),
         remote_storage: remote_storage(config),
         storage_timeout: config.get(o::STORAGE_TIMEOUT),
@@ -117,6 +117,7 @@ fn checkpoint(config: &Configuration) -> CheckpointConfig {
         tolerable_failed_checkpoints: natural(config.get(o::TOLERABLE_FAILED_CHECKPOINTS)),
         num_retained: natural(config.get(o::NUM_RETAINED_CHECKPOINTS)) as usize,
         retention: config.get(o::EXTERNALIZED_CHECKPOINT_RETENTION),
+        incremental: config.get(o::INCREMENTAL_CHECKPOINTS),
     }
 }
 

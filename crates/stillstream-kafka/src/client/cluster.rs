@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use krafka::Kafka;
+use krafka::admin::DescribeTopicsOptions;
+use krafka::error::{ErrorCode, KrafkaError};
 
 use super::{Properties, security};
 use crate::KafkaError;
@@ -44,6 +46,25 @@ impl Cluster {
     /// The client library's handle: for the modules of `client` alone.
     pub(super) fn kafka(&self) -> &Kafka {
         &self.kafka
+    }
+
+    /// Whether a topic is there and can be seen.
+    ///
+    /// # Errors
+    /// [`KafkaError::NoTopic`] if it is not, another one if nobody answers.
+    pub(crate) async fn check_topic(&self, topic: &str) -> Result<(), KafkaError> {
+        let what = || format!("looking for the topic `{topic}`");
+        let described = self.kafka.admin().describe_topics([topic], DescribeTopicsOptions::default()).await;
+        let mut described = described.map_err(|error| KafkaError::request(what(), error))?;
+        match described.remove(topic) {
+            Some(Ok(_)) => Ok(()),
+            None
+            | Some(Err(
+                KrafkaError::UnknownTopic { .. }
+                | KrafkaError::Broker { code: ErrorCode::UnknownTopicOrPartition, .. },
+            )) => Err(KafkaError::NoTopic { topic: topic.into(), brokers: self.brokers.to_string() }),
+            Some(Err(error)) => Err(KafkaError::request(what(), error)),
+        }
     }
 
     /// The addresses that it was connected by.

@@ -35,6 +35,15 @@ pub(crate) fn spawn<T: Send + 'static>(
     Ok(runtime()?.spawn(future))
 }
 
+/// Runs a future on the thread that calls, which may wait; input and output are done on the shared threads. For
+/// threads of our own that are in no other Tokio runtime.
+///
+/// # Errors
+/// If the system gives no threads.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, KafkaError> {
+    Ok(runtime()?.block_on(future))
+}
+
 /// Runs a future on the shared threads and waits for it. For threads that may wait: those that commit, and
 /// those that start a job; never a worker.
 ///

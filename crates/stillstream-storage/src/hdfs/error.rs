@@ -65,9 +65,9 @@ fn class(error: &HdfsError) -> Option<&str> {
 fn io_error(error: &HdfsError) -> io::Error {
     let kind = match class(error).and_then(|class| class.rsplit('.').next()) {
         Some("AccessControlException") => io::ErrorKind::PermissionDenied,
-        Some("DSQuotaExceededException" | "NSQuotaExceededException" | "QuotaByStorageTypeExceededException") => {
-            io::ErrorKind::QuotaExceeded
-        }
+        Some(
+            "DSQuotaExceededException" | "NSQuotaExceededException" | "QuotaByStorageTypeExceededException",
+        ) => io::ErrorKind::QuotaExceeded,
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, explain(error))
@@ -79,11 +79,14 @@ pub(super) fn explain(error: &HdfsError) -> String {
         HdfsError::RPCError(class, message) | HdfsError::FatalRPCError(class, message) => {
             let name = class.rsplit('.').next().unwrap_or(class);
             let message = first_line(message);
-            let message = message.strip_prefix(class.as_str()).map_or(message, |rest| rest.trim_start_matches(": "));
+            let message =
+                message.strip_prefix(class.as_str()).map_or(message, |rest| rest.trim_start_matches(": "));
             format!("{name}: {message}")
         }
         HdfsError::IOError(error) => {
-            return format!("it cannot be reached: {error}; check host and port, and whether the NameNode runs");
+            return format!(
+                "it cannot be reached: {error}; check host and port, and whether the NameNode runs"
+            );
         }
         other => other.to_string(),
     };
@@ -109,11 +112,15 @@ mod tests {
     #[test]
     fn of_a_java_exception_a_person_reads_what_it_says_and_not_its_stack() {
         let stack = "Permission denied: user=anna, access=WRITE, inode=\"/\"\n\tat org.apache.hadoop.Foo.bar(Foo.java:1)\n\tat x";
-        let error = HdfsError::RPCError("org.apache.hadoop.security.AccessControlException".into(), stack.into());
+        let error =
+            HdfsError::RPCError("org.apache.hadoop.security.AccessControlException".into(), stack.into());
         let told = Failure::Hdfs(error).of_write("create", "hdfs://n/x".into());
         let text = told.to_string();
         assert!(text.contains("AccessControlException: Permission denied: user=anna"), "{text}");
-        assert!(!text.contains("org.apache") && !text.contains('\n') && text.contains("give the user"), "{text}");
+        assert!(
+            !text.contains("org.apache") && !text.contains('\n') && text.contains("give the user"),
+            "{text}"
+        );
         assert!(!told.is_indeterminate(), "the NameNode refused: {text}");
 
         let lost = HdfsError::IOError(io::Error::from(io::ErrorKind::ConnectionReset));

@@ -125,7 +125,11 @@ impl HdfsStore {
     }
 
     /// Everything below the folder; nothing where there is no such folder.
-    fn statuses(&self, prefix: &str, recursive: bool) -> Result<Vec<hdfs_native::client::FileStatus>, StorageError> {
+    fn statuses(
+        &self,
+        prefix: &str,
+        recursive: bool,
+    ) -> Result<Vec<hdfs_native::client::FileStatus>, StorageError> {
         let (client, folder) = (self.0.client.clone(), self.folder(prefix)?);
         let found = self.wait(async move {
             let mut found = Vec::new();
@@ -190,7 +194,8 @@ impl BlobStore for HdfsStore {
         if self.len(key).is_ok() {
             return Ok(Created::Exists);
         }
-        let mut writer = HdfsWriter::open(self.0.clone(), path.clone(), self.temporary(&path), self.display(key))?;
+        let mut writer =
+            HdfsWriter::open(self.0.clone(), path.clone(), self.temporary(&path), self.display(key))?;
         writer.write(bytes)?;
         writer.publish_new()
     }
@@ -256,7 +261,9 @@ impl BlobStore for HdfsStore {
 
     fn list(&self, prefix: &str) -> Result<Vec<Entry>, StorageError> {
         let files = self.statuses(prefix, true)?.into_iter().filter(|status| !status.isdir);
-        Ok(files.filter_map(|file| Some(Entry { key: self.key_of(&file.path)?, len: file.length as u64 })).collect())
+        Ok(files
+            .filter_map(|file| Some(Entry { key: self.key_of(&file.path)?, len: file.length as u64 }))
+            .collect())
     }
 
     fn folders(&self, prefix: &str) -> Result<Vec<String>, StorageError> {
@@ -269,7 +276,10 @@ impl BlobStore for HdfsStore {
         let mut deleted = Vec::with_capacity(keys.len());
         let receive = |key: &String, pending| {
             let answer = self.0.requests.receive(&pending).map_err(Failure::Unanswered);
-            self.deleted(key, answer.and_then(|answer: Result<bool, HdfsError>| answer.map_err(Failure::Hdfs)))
+            self.deleted(
+                key,
+                answer.and_then(|answer: Result<bool, HdfsError>| answer.map_err(Failure::Hdfs)),
+            )
         };
         for key in keys {
             let path = match self.path(key) {
@@ -281,7 +291,8 @@ impl BlobStore for HdfsStore {
                 }
             };
             let client = self.0.client.clone();
-            in_flight.push_back((key, self.0.requests.spawn(async move { client.delete(&path, false).await })));
+            in_flight
+                .push_back((key, self.0.requests.spawn(async move { client.delete(&path, false).await })));
             if in_flight.len() >= DELETES_IN_FLIGHT
                 && let Some((key, pending)) = in_flight.pop_front()
             {

@@ -135,7 +135,8 @@ impl Drop for HdfsWriter {
         if self.published {
             return;
         }
-        let (client, temporary, shown) = (self.store.client.clone(), self.temporary.clone(), self.shown.clone());
+        let (client, temporary, shown) =
+            (self.store.client.clone(), self.temporary.clone(), self.shown.clone());
         let writing = self.writing.take();
         let delete = async move {
             if let Some(writing) = writing {

@@ -99,7 +99,8 @@ impl ObjectBlobStore {
     }
 
     fn raw_path(&self, key: &str) -> Result<Path, StorageError> {
-        let whole = if key.is_empty() { self.0.prefix.clone() } else { crate::store::join(&self.0.prefix, key) };
+        let whole =
+            if key.is_empty() { self.0.prefix.clone() } else { crate::store::join(&self.0.prefix, key) };
         Path::parse(whole).map_err(|error| StorageError::BadLocation {
             location: self.display(key),
             reason: error.to_string(),
@@ -112,7 +113,11 @@ impl ObjectBlobStore {
         let store = self.0.store.clone();
         let request = async move {
             let paths = futures::stream::iter(paths.into_iter().map(Ok)).boxed();
-            Ok(store.delete_stream(paths).filter_map(async |deleted| deleted.ok()).collect::<HashSet<Path>>().await)
+            Ok(store
+                .delete_stream(paths)
+                .filter_map(async |deleted| deleted.ok())
+                .collect::<HashSet<Path>>()
+                .await)
         };
         self.wait("delete", "", request).ok()
     }
@@ -123,7 +128,8 @@ impl ObjectBlobStore {
         let (mut bytes, mut at, mut in_flight) = (Vec::new(), offset, VecDeque::new());
         while at < end || !in_flight.is_empty() {
             while at < end && in_flight.len() < PIECES_IN_FLIGHT {
-                let (store, path, to) = (self.0.store.clone(), path.clone(), end.min(at.saturating_add(PIECE_BYTES)));
+                let (store, path, to) =
+                    (self.0.store.clone(), path.clone(), end.min(at.saturating_add(PIECE_BYTES)));
                 in_flight.push_back(self.0.spawn(async move { store.get_range(&path, at..to).await }));
                 at = to;
             }

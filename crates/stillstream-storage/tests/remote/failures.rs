@@ -66,10 +66,11 @@ fn a_store_that_cannot_be_used_is_refused_with_a_sentence_that_says_why() {
 
 #[test]
 fn a_store_that_is_overloaded_is_asked_again_and_then_named_as_that() {
-    let busy = "HTTP/1.1 503 Slow Down\r\nContent-Length: 57\r\n\r\n<Error><Code>SlowDown</Code><Message>Later</Message></Error>";
+    let busy = "HTTP/1.1 503 Slow Down\r\nContent-Length: 60\r\n\r\n<Error><Code>SlowDown</Code><Message>Later</Message></Error>";
     let endpoint = answering(busy);
     let error = probe(&bucket(), options(s3(), &[("s3.endpoint", &endpoint)])).unwrap_err().to_string();
-    assert!(error.contains("503") && error.contains("asked again"), "{error}");
+    assert!(error.contains("SlowDown: Later") && error.contains("asked again"), "{error}");
+    assert!(error.contains("overloaded"), "{error}");
 }
 
 #[test]
@@ -96,7 +97,10 @@ fn a_name_node_that_is_not_there_or_refuses_is_named() {
     let root = CheckpointStorage::open(&hdfs().uri(), StorageOptions::default(), runtime.handle().clone());
     root.unwrap().probe_writable().unwrap();
     // a file stands where a folder is wanted
-    let store = stillstream_storage::Location::parse(&hdfs().uri()).unwrap().open(&StorageOptions::default()).unwrap();
+    let store = stillstream_storage::Location::parse(&hdfs().uri())
+        .unwrap()
+        .open(&StorageOptions::default())
+        .unwrap();
     store.put_new("a-file", b"x").unwrap();
     let error = probe(&file, StorageOptions::default()).unwrap_err().to_string();
     assert!(error.contains("a-file") && !error.contains("\tat ") && !error.contains('\n'), "{error}");
@@ -105,7 +109,8 @@ fn a_name_node_that_is_not_there_or_refuses_is_named() {
 #[test]
 fn a_server_that_is_away_for_a_while_delays_what_is_written_and_loses_nothing() {
     let (server, runtime) = (S3::start().unwrap(), runtime());
-    let storage = CheckpointStorage::open(&bucket(), options(&server, &[]), runtime.handle().clone()).unwrap();
+    let storage =
+        CheckpointStorage::open(&bucket(), options(&server, &[]), runtime.handle().clone()).unwrap();
     let job = storage.job(JobId::from_name("away"));
     let mut lease = job.claim("away").unwrap();
     let write = |id: u64| {

@@ -61,10 +61,9 @@ fn checkpoints_are_written_read_and_deleted_on_s3_and_on_hdfs() {
 
 #[test]
 fn the_folders_of_jobs_are_found_on_s3_and_on_hdfs() {
-    for store in [
-        open(&on_s3("folders"), &options(s3(), &[])),
-        open(&on_hdfs("folders"), &StorageOptions::default()),
-    ] {
+    for store in
+        [open(&on_s3("folders"), &options(s3(), &[])), open(&on_hdfs("folders"), &StorageOptions::default())]
+    {
         for key in ["a/chk-1/_metadata", "a/shared/x", "b/y", "file"] {
             store.put_new(key, b"x").unwrap();
         }
@@ -73,7 +72,10 @@ fn the_folders_of_jobs_are_found_on_s3_and_on_hdfs() {
             found.sort();
             found
         };
-        assert_eq!((sorted(""), sorted("a")), (vec!["a".into(), "b".into()], vec!["chk-1".into(), "shared".into()]));
+        assert_eq!(
+            (sorted(""), sorted("a")),
+            (vec!["a".into(), "b".into()], vec!["chk-1".into(), "shared".into()])
+        );
         assert!(store.folders("nowhere").unwrap().is_empty(), "{store:?}");
         let keys = ["a/shared/x", "a/chk-1/_metadata", "absent"].map(String::from);
         assert!(store.delete_all(&keys).iter().all(Result::is_ok), "{store:?}");

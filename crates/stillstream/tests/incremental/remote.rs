@@ -1,6 +1,9 @@
 //! The same job with its checkpoints on S3 and on HDFS: killed at any moment, and its store with it.
 
-#![expect(clippy::disallowed_methods, reason = "processes are killed at moments by the clock, and deadlines are by it too")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "processes are killed at moments by the clock, and deadlines are by it too"
+)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -232,7 +235,8 @@ fn a_checkpoint_on_s3_takes_few_requests_and_lists_nothing() {
         let (before, from) = (requests(s3), remote.newest());
         // without a look at the register, which would be counted
         let completed = |counts: &BTreeMap<String, u64>| {
-            counts.get("s3_PutObject").copied().unwrap_or(0) - before.get("s3_PutObject").copied().unwrap_or(0)
+            counts.get("s3_PutObject").copied().unwrap_or(0)
+                - before.get("s3_PutObject").copied().unwrap_or(0)
         };
         let start = std::time::Instant::now();
         while completed(&requests(s3)) < 300 && child.try_wait().unwrap().is_none() {
