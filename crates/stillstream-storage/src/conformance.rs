@@ -309,7 +309,7 @@ pub fn checkpoint_storage(storage: &CheckpointStorage) {
         }
         (stream.finish().expect("finishes"), content)
     };
-    let threshold = 20 << 10;
+    let threshold = (20 << 10).max(job.store().inline_at_least());
     let mut handles = Vec::new();
     for len in [0, 1, threshold - 1, threshold, threshold + 1, 3_000_000] {
         let (handle, content) = write(len);
@@ -331,7 +331,7 @@ pub fn checkpoint_storage(storage: &CheckpointStorage) {
     drop(abandoned);
     let orphan = job.snapshot_store(CheckpointId(2), "0-3");
     let mut stream = orphan.create("late").expect("opens a stream");
-    stream.write_all(&vec![1; 100_000]).expect("appends");
+    stream.write_all(&vec![1; 200_000]).expect("appends");
     let late = stream.finish().expect("finishes");
 
     let metadata = sample_metadata(1, job.id(), &handles);
