@@ -11,6 +11,8 @@ mod custom_source;
 mod enrichment_join;
 mod fraud_detection;
 mod late_data;
+mod long_rides;
+mod rides_and_fares;
 mod sessions;
 mod silence_alert;
 mod state_ttl;
@@ -21,9 +23,11 @@ use stillstream::prelude::*;
 /// An example's name and its `main`.
 type Example = (&'static str, fn() -> Result<()>);
 
-const ALL: [Example; 11] = [
+const ALL: [Example; 13] = [
     ("word_count", word_count::main),
     ("fraud_detection", fraud_detection::main),
+    ("rides_and_fares", rides_and_fares::main),
+    ("long_rides", long_rides::main),
     ("sessions", sessions::main),
     ("late_data", late_data::main),
     ("silence_alert", silence_alert::main),
