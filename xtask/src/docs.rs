@@ -2,10 +2,10 @@
 
 use crate::cargo::{cargo, root};
 
-/// Writes `docs/configuration.md`; a test of `stillstream-types` fails while it is out of date.
+/// Writes `docs/configuration.md`; a test of `stillstream-config` fails while it is out of date.
 pub(crate) fn config() -> bool {
     let page =
-        match cargo(&["run", "--quiet", "-p", "stillstream-types", "--example", "docs-config"]).output() {
+        match cargo(&["run", "--quiet", "-p", "stillstream-config", "--example", "docs-config"]).output() {
             Ok(output) if output.status.success() => output.stdout,
             Ok(output) => {
                 eprint!("{}", String::from_utf8_lossy(&output.stderr));

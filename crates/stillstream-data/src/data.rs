@@ -7,9 +7,9 @@ use crate::{DecodeError, KeyHasher, Schema};
 
 /// A type that may cross an exchange and live in state.
 ///
-/// Implemented by `#[derive(Data)]` for users' structs and enums, and here for numbers, strings, options, vectors, maps,
-/// tuples and times. The binary form is documented in `docs/formats.md` and stable: integers are fixed-width
-/// little-endian, lengths are `u32`.
+/// Implemented by `#[derive(Data)]` for users' structs and enums, and here for numbers, strings, options,
+/// vectors, maps, tuples and times. The binary form is documented in `docs/formats.md` and stable: integers
+/// are fixed-width little-endian, lengths are `u32`.
 ///
 /// ```
 /// use stillstream_data::Data;
@@ -97,15 +97,16 @@ pub trait Data: Clone + Send + Sync + 'static {
     /// The description of the type, stored in every snapshot.
     fn schema() -> Schema;
 
-    /// Reads one value that was written with an older form of the type: fields that the type no longer has are passed
-    /// over, fields that it did not have then get their default. Only called for a `stored` schema that
-    /// [`Schema::compatible_with`] allows.
+    /// Reads one value that was written with an older form of the type: fields that the type no longer has
+    /// are passed over, fields that it did not have then get their default. Only called for a `stored` schema
+    /// that [`Schema::compatible_with`] allows.
     fn decode_evolved(stored: &Schema, input: &mut &[u8]) -> Result<Self, DecodeError> {
         let _ = stored;
         Self::decode(input)
     }
 
-    /// Feeds the value to the key hasher. Equal values must feed the same. The default hashes the binary form.
+    /// Feeds the value to the key hasher. Equal values must feed the same. The default hashes the binary
+    /// form.
     fn hash_key(&self, hasher: &mut KeyHasher) {
         let mut bytes = Vec::new();
         self.encode(&mut bytes);
@@ -139,8 +140,8 @@ pub trait Data: Clone + Send + Sync + 'static {
 #[doc(hidden)]
 pub const STAMP_BYTES: usize = 8;
 
-/// [`Data::decode_evolved`] for what lies in state as a whole, as an item of a list or as a value of a map: the stored form may
-/// have a time to live that the program's has not.
+/// [`Data::decode_evolved`] for what lies in state as a whole, as an item of a list or as a value of a map:
+/// the stored form may have a time to live that the program's has not.
 #[doc(hidden)]
 pub fn decode_stored<V: Data>(stored: &Schema, input: &mut &[u8]) -> Result<V, DecodeError> {
     match stored {
@@ -154,11 +155,12 @@ pub fn decode_stored<V: Data>(stored: &Schema, input: &mut &[u8]) -> Result<V, D
 
 /// A type that records can be keyed by: data with equality. Implemented for every such type.
 ///
-/// Which subtask has a key is decided by [`hash_key`](Data::hash_key), which feeds the binary form unless the type says
-/// otherwise; which entry of state is the key's is decided by `Eq`, and in RocksDB and in snapshots by the binary form. So
-/// **two keys must be equal exactly when their binary forms are**. That holds for numbers, strings and all types whose `Eq`
-/// is derived. An `Eq` of one's own that takes more together (0.0 and -0.0, `"A"` and `"a"`) breaks it: equal keys have two
-/// subtasks, and each has a part of the state. Make one form of them before the key is taken:
+/// Which subtask has a key is decided by [`hash_key`](Data::hash_key), which feeds the binary form unless the
+/// type says otherwise; which entry of state is the key's is decided by `Eq`, and in RocksDB and in snapshots
+/// by the binary form. So **two keys must be equal exactly when their binary forms are**. That holds for
+/// numbers, strings and all types whose `Eq` is derived. An `Eq` of one's own that takes more together (0.0
+/// and -0.0, `"A"` and `"a"`) breaks it: equal keys have two subtasks, and each has a part of the state. Make
+/// one form of them before the key is taken:
 ///
 /// ```
 /// use stillstream_data::Data;

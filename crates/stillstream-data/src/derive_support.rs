@@ -23,8 +23,8 @@ pub const fn deepest(parts: &[usize]) -> usize {
     deepest + 1
 }
 
-/// Asks whether a type has a `Default`, where the asking code does not know it: of the two traits below, method
-/// look-up takes [`WithDefault`] wherever it applies.
+/// Asks whether a type has a `Default`, where the asking code does not know it: of the two traits below,
+/// method look-up takes [`WithDefault`] wherever it applies.
 #[derive(Debug)]
 pub struct Probe<T>(PhantomData<T>);
 

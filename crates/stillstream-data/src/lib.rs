@@ -1,4 +1,5 @@
-//! What may cross an exchange or live in state: the binary form, the description and the hash of users' types.
+//! What may cross an exchange or live in state: the binary form, the description and the hash of users'
+//! types.
 //!
 //! | module | what is inside |
 //! |---|---|

@@ -42,10 +42,11 @@ pub enum Schema {
     Map(Box<Schema>, Box<Schema>),
     /// The parts one after another.
     Tuple(Vec<Schema>),
-    /// A foreign type's own form (a `serde` adapter), a `u32` length and bytes: only the name is known, so it can't
-    /// evolve.
+    /// A foreign type's own form (a `serde` adapter), a `u32` length and bytes: only the name is known, so it
+    /// can't evolve.
     Opaque(String),
-    /// A value of state with a time to live: when it was last touched, milliseconds since 1970 as `i64`, then the value.
+    /// A value of state with a time to live: when it was last touched, milliseconds since 1970 as `i64`, then
+    /// the value.
     Expiring(Box<Schema>),
     /// A `u32` count, then the items, each once.
     Set(Box<Schema>),

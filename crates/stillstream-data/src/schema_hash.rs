@@ -1,4 +1,5 @@
-//! The hash of a key by its schema alone, for those who look at snapshots without the program that wrote them.
+//! The hash of a key by its schema alone, for those who look at snapshots without the program that wrote
+//! them.
 
 use stillstream_types::{KeyGroups, KeyHash};
 
@@ -6,9 +7,9 @@ use crate::recursion::Around;
 use crate::{Data, DecodeError, Field, KeyHasher, Schema};
 
 impl Schema {
-    /// Group and hash of a key in its binary form, as [`Key::key_hash`](crate::Key::key_hash) gives them for a type whose
-    /// [`hash_key`](Data::hash_key) is the derived one or one of this crate's. Whoever has keys of a foreign type must check what
-    /// it gives: each key's group is known from where it is stored.
+    /// Group and hash of a key in its binary form, as [`Key::key_hash`](crate::Key::key_hash) gives them for
+    /// a type whose [`hash_key`](Data::hash_key) is the derived one or one of this crate's. Whoever has keys
+    /// of a foreign type must check what it gives: each key's group is known from where it is stored.
     ///
     /// ```
     /// use stillstream_data::{Data, Key};
@@ -30,8 +31,8 @@ impl Schema {
         Ok(hasher.finish(groups))
     }
 
-    /// [`hash_of_key`](Self::hash_of_key) for the keys of windows that keep their state by key and window: a tuple of the key and
-    /// an option of the window, which lies in the group of the key alone.
+    /// [`hash_of_key`](Self::hash_of_key) for the keys of windows that keep their state by key and window: a
+    /// tuple of the key and an option of the window, which lies in the group of the key alone.
     ///
     /// # Errors
     /// As `hash_of_key`; also if this is no such tuple.

@@ -129,6 +129,8 @@ fn node(name: &str, body: NodeBody, input: Option<Exchange>) -> Node {
         max_parallelism: None,
         stateful: true,
         chaining: true,
+        starts_chain: false,
+        buffer_timeout: None,
         with_source: false,
         event_time: stillstream_runtime::plan::EventTimeRole::Passes,
         body,
@@ -213,7 +215,7 @@ fn a_bounded_job_with_checkpoints_takes_a_final_one() {
 fn an_error_and_a_panic_go_back_to_the_last_checkpoint_and_the_sums_are_exact() {
     for panics in [false, true] {
         let mut settings = settings("failing", Some(10));
-        settings.restart = Some(stillstream_types::config::RestartStrategy::FixedDelay {
+        settings.restart = Some(stillstream_types::RestartStrategy::FixedDelay {
             attempts: 5,
             delay: Duration::from_millis(1),
         });

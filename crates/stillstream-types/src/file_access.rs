@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 
-pub use crate::config::FileAccess;
+pub use crate::choice::FileAccess;
 
 #[expect(clippy::derivable_impls, reason = "the macro that makes the enum derives no default")]
 impl Default for FileAccess {

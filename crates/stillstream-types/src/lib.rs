@@ -1,6 +1,7 @@
-//! The vocabulary of Stillstream: ids, key groups, event time, state handles, configuration and errors.
+//! The vocabulary of Stillstream: ids, key groups, event time, state handles, choices of a job and errors.
 //!
-//! This crate uses no clock and, apart from reading a configuration file and the scheduling of threads, asks nothing of the system. Every other crate may use it; it uses none of them.
+//! This crate uses no clock and, apart from the modes of files and the scheduling of threads, asks nothing of
+//! the system. Every other crate may use it; it uses none of them.
 //!
 //! | module | what is inside |
 //! |---|---|
@@ -11,7 +12,8 @@
 //! | [`handle`] | what a task hands to the coordinator: where its state lies |
 //! | [`checkpoint_paths`] | every path below a job's checkpoint directory |
 //! | [`streams`] | the narrow door through which a snapshot is written and read |
-//! | [`config`] | Flink's configuration keys, typed and checked |
+//! | [`choice`] | what a checkpoint guarantees, who may read files, and other choices, by Flink's names |
+//! | [`restart`] | how a failed job is started again |
 //! | [`paths`] | paths as people write them |
 //! | [`prefetch`] | memory that is asked for before it is read |
 //! | [`threads`] | threads that leave the processor to others |
@@ -19,7 +21,7 @@
 //! | [`error`] | [`Error`], the one error type of users' code |
 
 pub mod checkpoint_paths;
-pub mod config;
+pub mod choice;
 pub mod crash;
 pub mod error;
 pub mod file_access;
@@ -29,19 +31,23 @@ pub mod key_group;
 pub mod murmur;
 pub mod paths;
 pub mod prefetch;
+pub mod restart;
 pub mod streams;
 pub mod threads;
 pub mod time;
 
-pub use config::{ByteSize, ConfigError, ConfigErrors, ConfigOption, Configuration};
+pub use choice::{
+    CheckpointingMode, ExternalizedCheckpointRetention, FileAccess, PendingTimers, ProgressMode,
+};
 pub use error::{Error, ErrorKind, Result, ResultExt};
 pub use handle::{
-    CheckpointKind, CheckpointMetadata, CompletedRef, IncrementalFormat, IncrementalHandle, JobEnd,
-    JobFigures, JobOutcome, JobStart, KeyGroupSection, KeyedSnapshot, KeyedStateHandle, NamedStream,
+    CheckpointKind, CheckpointMetadata, CheckpointType, CompletedRef, IncrementalFormat, IncrementalHandle,
+    JobEnd, JobFigures, JobOutcome, JobStart, KeyGroupSection, KeyedSnapshot, KeyedStateHandle, NamedStream,
     OperatorState, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode,
     RegisterRecord, SavepointFormat, SavepointTarget, SnapshotForm, SnapshotIdentity, StartedFrom,
     StreamHandle, TaskSnapshot,
 };
 pub use ids::{CheckpointId, Generation, JobId, OperatorId, SubtaskId, SubtaskIndex, VertexId};
 pub use key_group::{KeyGroup, KeyGroupRange, KeyGroups, KeyHash};
+pub use restart::RestartStrategy;
 pub use time::{EventTime, Timestamp};

@@ -175,8 +175,8 @@ impl fmt::Debug for Timestamp {
 impl FromStr for Timestamp {
     type Err = String;
 
-    /// Reads `2013-01-01T10:15:00Z`, with an optional fraction of a second and an optional offset (`+02:00`), and the other
-    /// forms that a timestamp is written in.
+    /// Reads `2013-01-01T10:15:00Z`, with an optional fraction of a second and an optional offset (`+02:00`),
+    /// and the other forms that a timestamp is written in.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "-infinity" => Ok(Self::MIN),
@@ -282,7 +282,8 @@ impl<'de> serde::Deserialize<'de> for Timestamp {
 /// How far event time is on a channel, or for an operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventTime {
-    /// No earlier record will come, late ones aside. Milliseconds since 1970; `i64::MAX` is the end of the input.
+    /// No earlier record will come, late ones aside. Milliseconds since 1970; `i64::MAX` is the end of the
+    /// input.
     pub watermark: i64,
     /// Nothing is expected for now: whoever combines several channels does not wait for this one.
     pub idle: bool,

@@ -12,21 +12,23 @@ pub use stillstream_state::{
     Aggregate, AggregatingState, BroadcastState, Data, ListState, MapState, OperatorListState, ReducingState,
     StateTtlConfig, TimeDomain, TtlUpdateType, TtlVisibility, ValueState,
 };
-pub use stillstream_types::config::{
-    CheckpointingMode, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
-};
 pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
-pub use stillstream_types::{Error, ErrorKind, Result, ResultExt, SavepointFormat, Timestamp};
+pub use stillstream_types::{
+    CheckpointType, CheckpointingMode, Error, ErrorKind, ExternalizedCheckpointRetention, PendingTimers,
+    ProgressMode, Result, ResultExt, SavepointFormat, Timestamp,
+};
 
 pub use crate::functions::{
-    BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
-    ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
+    BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, ConnectedProcess,
+    Context, ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, OperatorStates, Process,
+    ProcessContext, States, TimedContext,
 };
+pub use crate::join::{after, before};
 pub use crate::watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
 pub use crate::window::{
     GlobalWindows, ProcessWindow, Session, Sliding, TimeWindow, Tumbling, WindowContext, WindowStates,
 };
 pub use crate::{
-    Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,
-    RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink,
+    AsyncRetry, Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend,
+    OutputTag, RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink, TryAggregate,
 };

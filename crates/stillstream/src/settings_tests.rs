@@ -1,5 +1,5 @@
 use super::*;
-use stillstream_types::config::{CheckpointingMode, ExternalizedCheckpointRetention, RestartStrategy};
+use stillstream_types::{CheckpointingMode, ExternalizedCheckpointRetention, ProgressMode, RestartStrategy};
 
 fn config(pairs: &[(&str, &str)]) -> Configuration {
     let mut config = Configuration::new();
@@ -58,8 +58,8 @@ fn every_key_arrives() {
         ("execution.buffer-timeout.interval", "7 ms", |s| s.buffer_timeout == Some(Duration::from_millis(7))),
         ("execution.buffer-timeout", "0", |s| s.buffer_timeout == Some(Duration::ZERO)),
         ("execution.buffer-timeout.enabled", "false", |s| s.buffer_timeout.is_none()),
-        ("stillstream.progress", "never", |s| s.progress == config::ProgressMode::Never),
-        ("stillstream.progress", "always", |s| s.progress == config::ProgressMode::Always),
+        ("stillstream.progress", "never", |s| s.progress == ProgressMode::Never),
+        ("stillstream.progress", "always", |s| s.progress == ProgressMode::Always),
         ("parallelism.default", "6", |s| s.parallelism == 6),
         ("pipeline.operator-chaining.enabled", "false", |s| !s.chaining),
         ("pekko.framesize", "20 mb", |s| s.frame_size == 20 << 20),

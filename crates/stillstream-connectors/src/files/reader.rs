@@ -46,6 +46,14 @@ fn share(rate: Rate, parallelism: u32, splits: &[FileSplit]) -> Option<f64> {
 
 impl<T: Data> SplitReader<T, FileSplit> for FileReader<T> {
     fn assign(&mut self, splits: Vec<FileSplit>) -> Result<()> {
+        if splits.is_empty() {
+            return Ok(());
+        }
+        if let Some(Started { reader, .. }) = &mut self.started {
+            reader.forget(|split| split.done);
+            reader.assign(splits);
+            return Ok(());
+        }
         let share = share(self.rate, self.context.parallelism, &splits);
         // about a hundred chunks a second, so that a slow rate is also an even one
         let per_chunk = share.map(|share| (share / 100.0).max(1.0));
@@ -59,9 +67,10 @@ impl<T: Data> SplitReader<T, FileSplit> for FileReader<T> {
         let (open, on_malformed) = (self.open.clone(), self.on_malformed);
         let name = format!("{}-{}", self.context.name, self.context.subtask);
         let waker = self.context.waker.clone();
-        let reader = BackgroundReader::start(&name, splits, CAPACITY, waker, move |splits, chunks| {
+        let mut reader = BackgroundReader::start(&name, CAPACITY, waker, move |splits, chunks| {
             read_splits(splits, &open, on_malformed, size, chunks)
         })?;
+        reader.assign(splits);
         self.started = Some(Started { reader, pacer });
         Ok(())
     }
@@ -93,12 +102,15 @@ impl<T: Data> SplitReader<T, FileSplit> for FileReader<T> {
     }
 
     fn positions(&self) -> Vec<FileSplit> {
-        self.started.as_ref().map_or_else(Vec::new, |started| started.reader.positions())
+        let mut splits = self.started.as_ref().map_or_else(Vec::new, |started| started.reader.positions());
+        // what is done counts where the rate is reckoned by the bytes of all
+        splits.retain(|split| !split.done || matches!(self.rate, Rate::SpreadOver(_)));
+        splits
     }
 
     fn place(&self) -> Option<String> {
         // files are read one after another: the last one that was begun is the one whose records came last
-        self.positions().iter().filter_map(FileSplit::place).next_back()
+        self.started.as_ref()?.reader.positions().iter().filter_map(FileSplit::place).next_back()
     }
 
     fn side_output(&mut self) -> Option<AnyBatch> {

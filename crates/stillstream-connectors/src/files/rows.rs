@@ -36,13 +36,13 @@ pub(crate) struct ChunkSize {
 const MOST_BYTES: u64 = 1 << 20;
 
 pub(crate) fn read_splits<T: Data>(
-    splits: Vec<FileSplit>,
+    splits: Vec<(usize, FileSplit)>,
     open: &OpenRows<T>,
     on_malformed: OnMalformed,
     size: ChunkSize,
     chunks: &ChunkSender<T, FileSplit>,
 ) -> Result<()> {
-    for (at, split) in splits.into_iter().enumerate().filter(|(_, split)| !split.done) {
+    for (at, split) in splits.into_iter().filter(|(_, split)| !split.done) {
         let sent = read_split(at, split, open, on_malformed, size, chunks);
         if !sent.map_err(ConnectorError::into_error)? {
             return Ok(()); // nobody takes them any more

@@ -4,7 +4,7 @@
 //! over: so [`Phase::Ending`] is left in any case. *Finished* comes before everything else: it is recorded
 //! when all output is committed, and neither a cancel nor a failure that comes later can take that back.
 
-use stillstream_types::{Error, ErrorKind, JobOutcome, Result};
+use stillstream_types::{Error, ErrorKind, ExternalizedCheckpointRetention as Retention, JobOutcome, Result};
 
 use super::engine::{JobEngine, Phase};
 use super::interface::{JobCommand, Level};
@@ -12,7 +12,6 @@ use super::status::JobStatus;
 use super::stopping::StopReason;
 use crate::checkpoint::event::Event;
 use crate::message::Control;
-use stillstream_types::config::ExternalizedCheckpointRetention as Retention;
 
 impl JobEngine {
     fn cancelled(&self) -> Error {

@@ -4,8 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use stillstream_types::CheckpointId;
-use stillstream_types::config::RestartStrategy;
+use stillstream_types::{CheckpointId, RestartStrategy};
 
 /// The answer to a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_jobmaster::*;
-use stillstream_types::config::{ExternalizedCheckpointRetention, RestartStrategy};
 use stillstream_types::*;
+use stillstream_types::{ExternalizedCheckpointRetention, RestartStrategy};
 
 use attempts::Attempt;
 pub use nodes::End;
@@ -163,6 +163,9 @@ pub struct World {
     bag: Vec<Action>,
     // storage
     register: Option<RegisterRecord>,
+    /// The process that claimed the job last: it alone writes the register, as each write names the record
+    /// that it replaces.
+    owner: usize,
     /// Whether the register says that the job has ended.
     recorded: bool,
     /// The end that each generation has written.
@@ -208,6 +211,7 @@ impl World {
             nodes: Vec::new(),
             bag: Vec::new(),
             register: None,
+            owner: 0,
             recorded: false,
             ends: BTreeMap::new(),
             files: BTreeMap::new(),

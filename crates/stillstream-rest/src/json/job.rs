@@ -3,8 +3,7 @@
 use serde_json::{Map, Value, json};
 use stillstream_jobmaster::JobStatus;
 use stillstream_runtime::job::{JobClient, PlanVertex, ShipStrategy, TaskEventTime};
-use stillstream_types::Timestamp;
-use stillstream_types::config::RestartStrategy;
+use stillstream_types::{RestartStrategy, Timestamp};
 
 use super::TASK_STATES;
 

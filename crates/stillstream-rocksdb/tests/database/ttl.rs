@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use stillstream_config::CompactionStyle;
 use stillstream_heap::HeapKeyedStateBackend;
 use stillstream_rocksdb::{MemoryBudget, RocksDbKeyedStateBackend, RocksDbOptions};
 use stillstream_state::{
     BackendOptions, CurrentKey, ExpiredEntries, Key, KeyedBackend, MemorySnapshotStore, StateClock,
     StateError, StateTtlConfig,
 };
-use stillstream_types::config::CompactionStyle;
 use stillstream_types::{CheckpointId, KeyGroupRange, KeyGroups, KeyedSnapshot};
 
 use crate::shared_store::SharedStore;

@@ -15,9 +15,12 @@ fn chunk(n: u64) -> Chunk<u64, u64> {
 }
 
 fn start(
-    read: impl FnOnce(&ChunkSender<u64, u64>) -> Result<()> + Send + 'static,
+    mut read: impl FnMut(&ChunkSender<u64, u64>) -> Result<()> + Send + 'static,
 ) -> BackgroundReader<u64, u64> {
-    BackgroundReader::start("test", vec![0], 2, Waker::idle(), move |_, chunks| read(chunks)).unwrap()
+    let mut reader =
+        BackgroundReader::start("test", 2, Waker::idle(), move |_, chunks| read(chunks)).unwrap();
+    reader.assign(vec![0]);
+    reader
 }
 
 /// Polls until the reader ends or fails.
@@ -71,4 +74,55 @@ fn the_thread_ends_when_the_reader_is_dropped() {
     drop(reader);
     let sent = at_end.recv_timeout(Duration::from_secs(20)).expect("the thread ends");
     assert!(sent <= 3, "it did not read on: {sent}");
+}
+
+/// Reads each split up to the next ten.
+fn tens(splits: Vec<(usize, u64)>, chunks: &ChunkSender<u64, u64>) {
+    for (split, next) in splits {
+        for n in next..next.next_multiple_of(10) {
+            let _ = chunks.send(Chunk { split, ..chunk(n) });
+        }
+    }
+}
+
+#[test]
+fn splits_that_are_assigned_when_all_is_read_are_read_too_and_keep_their_numbers() {
+    let mut reader = BackgroundReader::start("test", 2, Waker::idle(), |splits, chunks| {
+        tens(splits, chunks);
+        Ok(())
+    });
+    let reader = reader.as_mut().unwrap();
+    assert_eq!(all(reader).unwrap(), [], "without splits it has read all of them");
+    reader.assign(vec![8, 17]);
+    assert_eq!(all(reader).unwrap(), [8, 9, 17, 18, 19]);
+    reader.forget(|split| *split == 10);
+    reader.assign(vec![25]);
+    reader.assign(vec![38]);
+    assert_eq!(all(reader).unwrap(), [25, 26, 27, 28, 29, 38, 39]);
+    assert_eq!(reader.positions(), [20, 30, 40]);
+}
+
+#[test]
+fn a_thread_that_reads_on_takes_splits_that_are_assigned_meanwhile() {
+    let (took, takes) = mpsc::channel();
+    let mut reader = BackgroundReader::start("test", 2, Waker::idle(), move |splits, chunks| {
+        tens(splits, chunks);
+        let mut more = Vec::new();
+        while more.is_empty() {
+            more = chunks.assigned();
+            std::thread::yield_now();
+        }
+        took.send(more.clone()).unwrap();
+        tens(more, chunks);
+        Ok(())
+    })
+    .unwrap();
+    reader.assign(vec![8]);
+    let mut out = Batch::default();
+    while out.len() < 2 {
+        assert_ne!(reader.poll(1, &mut out).unwrap(), SourceStatus::Ended, "it reads on");
+    }
+    reader.assign(vec![19]);
+    assert_eq!(all(&mut reader).unwrap(), [19]);
+    assert_eq!((takes.recv().unwrap(), reader.positions()), (vec![(1, 19)], vec![10, 20]));
 }

@@ -3,6 +3,7 @@
 //! | module | what is inside |
 //! |---|---|
 //! | [`source`] | [`SplitSource`] and [`SplitReader`]: a replayable source cut into splits, each with its position |
+//! | [`enumerator`] | [`SplitEnumerator`]: finds the splits of a source, also while the job runs, and deals them out |
 //! | [`background`] | [`BackgroundReader`]: reads in a thread of its own, so that the worker never waits |
 //! | [`sink`] | [`Sink`], [`SinkWriter`] and [`Committer`]: two-phase commit at checkpoints |
 //! | [`plain`] | [`Plain`]: a sink without transactions, at-least-once |
@@ -12,6 +13,8 @@ pub mod background;
 mod background_tests;
 mod commit_gate;
 mod commit_thread;
+pub mod enumerator;
+mod erased_enumerator;
 mod list_state;
 pub mod plain;
 pub mod sink;
@@ -22,9 +25,12 @@ pub mod source;
 mod source_operator;
 mod transactions;
 
+pub use crate::operator::enumeration::{EnumeratorContext, EnumeratorFactory, EnumeratorWaker};
 pub use background::{Arrived, BackgroundReader, Chunk, ChunkSender};
+pub use enumerator::{Assignments, Enumerator, SplitEnumerator};
+pub(crate) use erased_enumerator::enumerator_factory;
 pub use plain::{Plain, PlainWriter};
-pub use sink::{CommitPolicy, Committer, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
+pub use sink::{CommitPolicy, Committer, JobOutline, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
 pub use sink_operator::{SinkOperator, sink_body};
 pub use source::{SourceContext, SplitNews, SplitReader, SplitSource};
 pub use source_operator::{SourceOperator, source_body};

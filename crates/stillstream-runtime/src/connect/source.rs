@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use stillstream_state::Data;
-use stillstream_types::{OperatorId, Result, SubtaskIndex};
+use stillstream_types::{Error, ErrorKind, OperatorId, Result, SubtaskIndex};
 
+use super::enumerator::Enumerator;
 use crate::clock::Clock;
 use crate::metrics::Counters;
 use crate::operator::batch::{AnyBatch, Batch};
+use crate::operator::enumeration::EnumeratorContext;
 use crate::operator::{OpenContext, SourceStatus};
 use crate::waker::Waker;
 
@@ -39,7 +41,7 @@ use crate::waker::Waker;
 /// }
 ///
 /// impl SplitReader<u64, u64> for Reader {
-///     fn assign(&mut self, splits: Vec<u64>) -> Result<()> { self.next = splits; Ok(()) }
+///     fn assign(&mut self, splits: Vec<u64>) -> Result<()> { self.next.extend(splits); Ok(()) }
 ///     fn poll(&mut self, max_records: usize, out: &mut Batch<u64>) -> Result<SourceStatus> {
 ///         let Some(next) = self.next.first_mut() else { return Ok(SourceStatus::Ended) };
 ///         let until = self.end.min(*next + max_records as u64);
@@ -63,9 +65,36 @@ pub trait SplitSource: Send + Sync + 'static {
     /// A part of the input, with the position from which to go on.
     type Split: Data;
 
-    /// All splits of a fresh start. Every subtask asks for itself and takes its share, so the result must be
-    /// the same, in the same order, in every process.
-    fn splits(&self) -> Result<Vec<Self::Split>>;
+    /// All splits of a fresh start: the short form, for a source that knows its whole input when it begins. It
+    /// is called once, in the JobManager, on a thread where it may block. The splits are dealt out evenly, and
+    /// the source ends when all of them have been read.
+    ///
+    /// # Errors
+    /// Fail the attempt. A source that has neither splits nor an [enumerator](Self::enumerator) fails so.
+    fn splits(&self) -> Result<Vec<Self::Split>> {
+        let text = "the source says neither what its splits are nor how they are found: implement SplitSource::splits or \
+                    SplitSource::enumerator";
+        Err(Error::new(ErrorKind::Plan, text))
+    }
+
+    /// Makes what finds the splits, where that is more than [`splits`](Self::splits) once: splits that appear
+    /// while the job runs, or that are handed out one by one. Called for each attempt, in the JobManager, on a
+    /// thread where it may block. `None`, the default: `splits` is asked once.
+    ///
+    /// # Errors
+    /// Fail the attempt.
+    fn enumerator(&self, context: &EnumeratorContext) -> Result<Option<Enumerator<Self::Split>>> {
+        let _ = context;
+        Ok(None)
+    }
+
+    /// Which of so many readers reads the split: a number below `readers`, and for the same split and the same
+    /// `readers` always the same. It counts where an enumerator names no reader, and when a job is restored at
+    /// another parallelism. `None`, the default: splits are dealt out evenly.
+    fn reader_of(&self, split: &Self::Split, readers: u32) -> Option<u32> {
+        let _ = (split, readers);
+        None
+    }
 
     /// Makes the reader of one subtask.
     fn reader(&self, context: &SourceContext) -> Result<Box<dyn SplitReader<Self::Item, Self::Split>>>;
@@ -79,16 +108,27 @@ pub trait SplitSource: Send + Sync + 'static {
 /// Reads the splits of one subtask. All calls are made on a worker thread and must not block: a source that
 /// waits for its input reads by a [`BackgroundReader`](super::BackgroundReader).
 pub trait SplitReader<T, S>: 'static {
-    /// Takes the subtask's splits, new or restored; called once, before anything else. A split that says that
-    /// it is done must be kept, for [`positions`](Self::positions), and not be read again.
+    /// Takes splits, to be read beside those that it has. Called before anything else, with what was restored
+    /// (at a fresh start with none), and then whenever the enumerator has found some: also again and again, and
+    /// also after [`poll`](Self::poll) has said that all is read. A split that says that it is done is not read
+    /// again.
     fn assign(&mut self, splits: Vec<S>) -> Result<()>;
 
-    /// Appends up to about `max_records` records to `out`.
+    /// Appends up to about `max_records` records to `out`. [`SourceStatus::Ended`]: all splits that were assigned
+    /// have been read. The source ends with that if the enumerator has said that there are no more; else it
+    /// is idle until it is assigned others.
     fn poll(&mut self, max_records: usize, out: &mut Batch<T>) -> Result<SourceStatus>;
 
     /// All splits that were assigned, each with its position as of what [`poll`](Self::poll) has returned so
-    /// far; those that are done too, or they would be read again after a restore.
+    /// far. Those that are done may be left out: the enumerator knows that they were assigned.
     fn positions(&self) -> Vec<S>;
+
+    /// The [`positions`](Self::positions) that checkpoint `id` gets: for a source that acknowledges them to the
+    /// outside when that is [complete](Self::checkpoint_complete).
+    fn snapshot(&mut self, id: stillstream_types::CheckpointId) -> Vec<S> {
+        let _ = id;
+        self.positions()
+    }
 
     /// How far the input was read, as a person finds it there ("line 12 of `in.csv`"): for the message about
     /// a record whose processing fails. Only asked for then.
@@ -96,7 +136,7 @@ pub trait SplitReader<T, S>: 'static {
         None
     }
 
-    /// What there is to tell of the splits, asked after [`assign`](Self::assign) and after each
+    /// What there is to tell of the splits, asked after each [`assign`](Self::assign) and after each
     /// [`poll`](Self::poll). A reader whose splits are read side by side says here which one the records of
     /// that call came from, and each split has a watermark of its own: a slow one holds event time back, and
     /// a fast one makes no record of a slow one late. `None`, the default: all records of the subtask have
@@ -127,10 +167,11 @@ pub trait SplitReader<T, S>: 'static {
     }
 }
 
-/// What a reader tells of its splits; numbers are indexes among those that were assigned.
+/// What a reader tells of its splits. They are numbered from 0 in the order in which they were assigned, over all
+/// calls of [`SplitReader::assign`]; a number is never used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SplitNews {
-    /// Splits that are being read from now on. After `assign`: all that are not done.
+    /// Splits that are being read from now on. After `assign`: those of that call that are not done.
     pub opened: Vec<usize>,
     /// Where the records of the last `poll` came from.
     pub current: Option<usize>,

@@ -12,7 +12,7 @@ use crate::operator::{AsyncSnapshot, OpenContext, Output, Source, SourceStatus, 
 use crate::plan::NodeBody;
 
 /// The union list state that holds all splits with their positions.
-const SPLITS: &str = "splits";
+pub(crate) const SPLITS: &str = "splits";
 
 /// The node body for a source.
 pub fn source_body<S: SplitSource>(source: Arc<S>) -> NodeBody {
@@ -69,7 +69,10 @@ impl<S: SplitSource> Source for SourceOperator<S> {
         }
         let (mine, parallelism) = (context.subtask.0 as usize, context.parallelism.max(1) as usize);
         let own = match restored {
-            Some(restored) => restored.share(mine, parallelism),
+            Some(restored) => {
+                let readers = parallelism as u32;
+                restored.share(mine, parallelism, |split| self.source.reader_of(split, readers))
+            }
             None => self.source.splits()?.into_iter().skip(mine).step_by(parallelism).collect(),
         };
         let mut reader = self.source.reader(&SourceContext::of(context))?;
@@ -109,9 +112,9 @@ impl<S: SplitSource> Source for SourceOperator<S> {
         self.reader.as_ref()?.place()
     }
 
-    fn snapshot(&mut self, _: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
-        let positions = match &self.reader {
-            Some(reader) => reader.positions(),
+    fn snapshot(&mut self, id: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
+        let positions = match &mut self.reader {
+            Some(reader) => reader.snapshot(id),
             None if self.dry => Vec::new(),
             None => return Err(not_open()),
         };

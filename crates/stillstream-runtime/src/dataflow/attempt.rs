@@ -4,8 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use stillstream_types::config::CheckpointingMode;
-use stillstream_types::{Error, Generation, SubtaskId};
+use stillstream_types::{CheckpointingMode, Error, Generation, SubtaskId};
 
 use crate::checkpoint::snapshot_pool::SnapshotPool;
 use crate::clock::Clock;

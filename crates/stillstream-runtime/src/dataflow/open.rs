@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_jobmaster::RestoredState;
-use stillstream_types::config::CheckpointingMode;
 use stillstream_types::crash::crash_point;
 use stillstream_types::file_access::FileAccess;
-use stillstream_types::{Error, JobId, OperatorId, Result};
+use stillstream_types::{CheckpointingMode, Error, JobId, OperatorId, Result};
 
 use crate::backends::StateBackends;
 use crate::catch::catch;
@@ -28,6 +27,8 @@ use crate::plan::{NodeBody, PhysicalPlan, Task};
 pub(crate) struct WorkerSettings {
     pub mode: CheckpointingMode,
     pub job: JobId,
+    /// See [`OpenContext::checkpoint_home`].
+    pub checkpoint_home: Arc<str>,
     pub file_access: FileAccess,
     pub checkpointing: bool,
     pub backend: StateBackends,
@@ -84,6 +85,7 @@ pub(crate) fn open_chain(
             backend: context.settings.backend.clone(),
             checkpointing: context.settings.checkpointing,
             job: context.settings.job,
+            checkpoint_home: context.settings.checkpoint_home.clone(),
             file_access: context.settings.file_access,
             generation: spec.generation.0,
             clock: context.clock.clone(),

@@ -6,11 +6,13 @@
 //! | module | what is inside |
 //! |---|---|
 //! | [`batch`] | what travels on edges |
+//! | [`enumeration`] | what finds the splits of a source and deals them out |
 //! | [`event_time`] | watermarks and idleness, which travel between the records of a batch |
 //! | `record_type` | which type of records an operator has taken, for messages |
 //! | `testing` | drives one operator by hand |
 
 pub mod batch;
+pub mod enumeration;
 pub mod event_time;
 pub(crate) mod record_type;
 #[cfg(any(test, feature = "testing"))]
@@ -21,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use stillstream_types::config::PendingTimers;
+pub use stillstream_types::PendingTimers;
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{
     CheckpointId, JobId, KeyGroupRange, KeyGroups, OperatorId, OperatorSubtaskState, Result, SnapshotForm,
@@ -189,8 +191,10 @@ pub trait Operator: 'static {
         Ok(false)
     }
 
-    /// Whether the operator takes a batch now. One that says no must wake itself through its [`Waker`].
-    fn ready(&mut self) -> Result<bool> {
+    /// Whether the operator takes a batch now. One that says no must wake itself through its [`Waker`]. It may emit what it has
+    /// waited for.
+    fn ready(&mut self, out: &mut Output) -> Result<bool> {
+        let _ = out;
         Ok(true)
     }
 
@@ -316,6 +320,9 @@ pub struct OpenContext {
     pub checkpointing: bool,
     /// The job: two jobs that write to one place are told apart by it.
     pub job: JobId,
+    /// Where its checkpoints are kept; empty if they are kept nowhere. Two jobs of one name are told apart by
+    /// it.
+    pub checkpoint_home: Arc<str>,
     /// Who may read the files that the operator makes.
     pub file_access: FileAccess,
     /// Grows with every attempt to run the job, in all processes: makes names of temporary files unique.
@@ -379,6 +386,7 @@ impl OpenContext {
             backend: crate::backends::heap(Default::default()),
             checkpointing: true,
             job: JobId::from_name("by hand"),
+            checkpoint_home: "".into(),
             file_access: FileAccess::default(),
             generation: 1,
             clock,

@@ -14,8 +14,10 @@ use backend::{Behaviour, plan};
 use stillstream_runtime::job::{JobClient, JobResult, JobSettings, StateBackend, submit};
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageOptions, VerifyMode};
 use stillstream_testing::CrashPoints;
-use stillstream_types::config::{ExternalizedCheckpointRetention as Retention, RestartStrategy};
-use stillstream_types::{ErrorKind, JobId, RegisterRecord, Result, StreamHandle, checkpoint_paths};
+use stillstream_types::{
+    ErrorKind, ExternalizedCheckpointRetention as Retention, JobId, RegisterRecord, RestartStrategy, Result,
+    StreamHandle, checkpoint_paths,
+};
 
 const FOLDER: &str = "STILLSTREAM_SHARED_FILES_FOLDER";
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@ use stillstream::config::options;
 use stillstream::connect::{Committer, Prepared, Sink, SinkContext, SinkWriter};
 use stillstream::prelude::*;
 use stillstream::{Batch, CheckpointId, JobStatus};
-use stillstream_types::config::ByteSize;
+use stillstream_config::ByteSize;
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -164,7 +164,7 @@ fn start_damaged(inline: bool, damage: impl FnOnce(&Path) -> PathBuf) -> (String
         env.set_restart_strategy(strategy);
         if !inline {
             env.configuration_mut()
-                .set(options::DATA_INLINE_THRESHOLD, stillstream_types::config::ByteSize::from_bytes(0));
+                .set(options::DATA_INLINE_THRESHOLD, stillstream_config::ByteSize::from_bytes(0));
         }
         env
     };
@@ -529,7 +529,8 @@ fn at_least_once_loses_nothing() {
 
 #[test]
 fn a_sink_of_another_kind_under_the_old_uid_is_refused_once_with_both_types() {
-    // a checkpoint between two steps of the source may find nothing to commit: then the sink has no state to refuse
+    // a checkpoint between two steps of the source may find nothing to commit: then the sink has no state to
+    // refuse
     let refused = (0..20).find_map(|_| {
         let (dir, out) = (tempfile::tempdir().unwrap(), Sums::new());
         failed_job(dir.path(), &out);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use stillstream::config::options;
 use stillstream::prelude::*;
-use stillstream_types::config::ByteSize;
+use stillstream_config::ByteSize;
 
 use crate::faults::{Action, Fault};
 use crate::source::mixed;
@@ -39,7 +39,8 @@ pub enum Way {
     Killed(Vec<u64>),
     /// One of its worker processes is killed after each of these.
     Workers(Vec<u64>),
-    /// After how many milliseconds it cancels its job; its checkpoints are kept, and it goes on from the last one, or not.
+    /// After how many milliseconds it cancels its job; its checkpoints are kept, and it goes on from the last
+    /// one, or not.
     Cancelled { after: u64, kept: bool },
 }
 

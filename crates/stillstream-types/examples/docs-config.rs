@@ -1,5 +1,0 @@
-//! Prints the page of all configuration keys; `cargo xtask docs-config` writes it to `docs/configuration.md`.
-
-fn main() {
-    print!("{}", stillstream_types::config::docs::markdown());
-}
