@@ -199,6 +199,9 @@ pub(crate) struct RestorePlan {
     /// State that no operator claims may be left behind.
     #[arg(long)]
     pub allow_non_restored_state: bool,
+    /// What fields hold that the program's types no longer have may be lost.
+    #[arg(long)]
+    pub allow_dropped_fields: bool,
     /// Arguments of the program.
     #[arg(last = true)]
     pub arguments: Vec<String>,

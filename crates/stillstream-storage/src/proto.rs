@@ -188,6 +188,8 @@ pub(crate) struct Began {
     /// Ids of operators, 16 bytes each.
     #[prost(bytes = "vec", repeated, tag = "3")]
     pub(crate) left_behind: Vec<Vec<u8>>,
+    #[prost(string, repeated, tag = "4")]
+    pub(crate) dropped_fields: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -530,6 +530,8 @@ pub struct JobStart {
     pub fell_back_to: Option<CheckpointId>,
     /// Operators of which state was left behind by choice.
     pub left_behind: Vec<OperatorId>,
+    /// Fields whose values were dropped by choice, one sentence each.
+    pub dropped_fields: Vec<String>,
 }
 
 /// The one truth about a job's checkpoints, changed only by compare-and-set.

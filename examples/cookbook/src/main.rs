@@ -13,6 +13,8 @@ mod fraud_detection;
 mod http_enrichment;
 mod interval_join;
 mod late_data;
+mod long_rides;
+mod rides_and_fares;
 mod sessions;
 mod silence_alert;
 mod state_ttl;
@@ -26,6 +28,8 @@ type Example = (&'static str, fn() -> Result<()>);
 const ALL: [Example; 13] = [
     ("word_count", word_count::main),
     ("fraud_detection", fraud_detection::main),
+    ("rides_and_fares", rides_and_fares::main),
+    ("long_rides", long_rides::main),
     ("sessions", sessions::main),
     ("late_data", late_data::main),
     ("silence_alert", silence_alert::main),

@@ -403,8 +403,8 @@ where
     /// Records of either side that are needed until now.
     fn timer(&mut self, at: Timestamp, ctx: &mut KeyedContext<'_, S1::Key, R>) -> Result<()> {
         let at = at.as_millis();
-        self.first.records.remove(ctx, &self.interval.first_of(at)).map_err(StateError::into_error)?;
-        self.second.records.remove(ctx, &self.interval.second_of(at)).map_err(StateError::into_error)
+        self.first.records.delete(ctx, &self.interval.first_of(at)).map_err(StateError::into_error)?;
+        self.second.records.delete(ctx, &self.interval.second_of(at)).map_err(StateError::into_error)
     }
 
     fn save(&self) -> Result<()> {
