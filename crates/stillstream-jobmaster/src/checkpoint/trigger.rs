@@ -206,6 +206,7 @@ impl CheckpointCoordinator {
         let mut checkpoint = PendingCheckpoint::new(id, kind, forced, path, attempt.subtasks(), now);
         (checkpoint.request, checkpoint.triggered_at_ms) = (request, at_ms);
         checkpoint.last = last;
+        checkpoint.enumerators = attempt.enumerators().clone();
         let generation = attempt.generation();
         let base = self.latest_completed().map(|completed| completed.id);
         self.in_progress.begin(Pending::new(checkpoint, generation, base));
