@@ -25,7 +25,7 @@ use stillstream::prelude::*;
 /// An example's name and its `main`.
 type Example = (&'static str, fn() -> Result<()>);
 
-const ALL: [Example; 13] = [
+const ALL: [Example; 15] = [
     ("word_count", word_count::main),
     ("fraud_detection", fraud_detection::main),
     ("rides_and_fares", rides_and_fares::main),

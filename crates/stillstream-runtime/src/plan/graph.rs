@@ -7,6 +7,7 @@ use std::time::Duration;
 use stillstream_types::{KeyGroups, Result};
 
 use crate::operator::batch::AnyBatch;
+use crate::operator::enumeration::EnumeratorFactory;
 use crate::operator::{Operator, Source};
 
 /// Makes one parallel instance of a source.
@@ -28,8 +29,10 @@ pub trait Splitter: 'static {
 /// What a node runs.
 #[derive(Clone)]
 pub enum NodeBody {
-    /// A source.
+    /// A source whose subtasks know what to read.
     Source(SourceFactory),
+    /// A source whose subtasks are assigned splits by an enumerator.
+    SplitSource(SourceFactory, EnumeratorFactory),
     /// An operator with inputs.
     Operator(OperatorFactory),
 }
@@ -38,6 +41,7 @@ impl fmt::Debug for NodeBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Source(_) => "Source",
+            Self::SplitSource(..) => "SplitSource",
             Self::Operator(_) => "Operator",
         })
     }
