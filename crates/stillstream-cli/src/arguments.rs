@@ -32,9 +32,7 @@ const SETTINGS: [&str; 7] = [
 fn setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if SETTINGS.contains(&key) => Ok((key.into(), value.into())),
-        Some((key, _)) => {
-            Err(format!("`{key}` is no setting of a store; there are {}", SETTINGS.join(", ")))
-        }
+        Some((key, _)) => Err(format!("`{key}` is no setting of a store; there are {}", SETTINGS.join(", "))),
         None => Err("a key and a value are expected, with `=` between them".into()),
     }
 }
@@ -97,6 +95,10 @@ pub(crate) enum Command {
     Checkpoint {
         /// The job's name or id.
         job: String,
+        /// Writes all state anew, also what earlier checkpoints hold. Later incremental checkpoints build on
+        /// it, and the files of those before it go when they are subsumed.
+        #[arg(long)]
+        full: bool,
         /// Does not wait: prints the id of the request.
         #[arg(long)]
         detached: bool,
@@ -197,6 +199,9 @@ pub(crate) struct RestorePlan {
     /// State that no operator claims may be left behind.
     #[arg(long)]
     pub allow_non_restored_state: bool,
+    /// What fields hold that the program's types no longer have may be lost.
+    #[arg(long)]
+    pub allow_dropped_fields: bool,
     /// Arguments of the program.
     #[arg(last = true)]
     pub arguments: Vec<String>,

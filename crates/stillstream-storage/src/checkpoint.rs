@@ -116,16 +116,17 @@ impl CheckpointStorage {
             let _ = self.store.delete(key);
             Err(StorageError::NoCompareAndSet { location: self.store.display(""), found: found.into() })
         };
-        let unsupported = |error: &StorageError| {
-            matches!(error, StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::Unsupported)
-        };
+        let unsupported = |error: &StorageError| matches!(error, StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::Unsupported);
         match self.store.put_new(key, content) {
             Ok(Created::Exists) => {}
-            Ok(Created::New(_)) => return missing("its store creates an object again that exists (`If-None-Match`)"),
+            Ok(Created::New(_)) => {
+                return missing("its store creates an object again that exists (`If-None-Match`)");
+            }
             Err(error) if unsupported(&error) => return missing("its store has no conditional writes"),
             Err(error) => return Err(error),
         }
-        let other = Tag { e_tag: Some("\"00000000000000000000000000000000\"".into()), version: Some("1".into()) };
+        let other =
+            Tag { e_tag: Some("\"00000000000000000000000000000000\"".into()), version: Some("1".into()) };
         match self.store.put_if(key, content, &other)? {
             Replaced::Mismatch => Ok(()),
             Replaced::New(_) => missing("its store replaces an object whose tag is another one (`If-Match`)"),

@@ -118,7 +118,9 @@ impl RemoteLocation {
             });
         }
         if authority.is_empty() && kind != StoreKind::Hdfs {
-            return Err(bad(format!("the bucket is missing; it follows the slashes, as in `{scheme}://bucket/folder`")));
+            return Err(bad(format!(
+                "the bucket is missing; it follows the slashes, as in `{scheme}://bucket/folder`"
+            )));
         }
         if text.contains(['?', '#']) {
             return Err(bad("a location has neither `?` nor `#` in it".into()));
@@ -324,9 +326,13 @@ mod tests {
 
     #[test]
     fn credentials_in_a_location_are_refused_and_not_repeated() {
-        for text in ["s3://AKIAEXAMPLE:sesame@bucket/x", "hdfs://anna:sesame@name/x", "az://anna:sesame@c/x"] {
+        for text in ["s3://AKIAEXAMPLE:sesame@bucket/x", "hdfs://anna:sesame@name/x", "az://anna:sesame@c/x"]
+        {
             let error = Location::parse(text).unwrap_err().to_string();
-            assert!(!error.contains("sesame") && !error.contains("AKIA") && error.contains("credentials"), "{error}");
+            assert!(
+                !error.contains("sesame") && !error.contains("AKIA") && error.contains("credentials"),
+                "{error}"
+            );
         }
     }
 

@@ -33,7 +33,9 @@ impl LeftOver {
             let mine = named.subtask % self.parallelism.max(1) == self.subtask;
             if mine && named.is_left_over(self.generation, self.restored) {
                 cluster.fence(&id, self.timeout).await?;
-                tracing::info!("the transaction `{id}` of an earlier attempt, which no checkpoint holds, was aborted");
+                tracing::info!(
+                    "the transaction `{id}` of an earlier attempt, which no checkpoint holds, was aborted"
+                );
                 count += 1;
             }
         }

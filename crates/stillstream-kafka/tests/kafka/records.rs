@@ -18,7 +18,12 @@ pub async fn connect(brokers: &str) -> Kafka {
 }
 
 /// Writes values to a partition, in order, and waits until they are there.
-pub fn write(brokers: &str, topic: &str, partition: u32, values: impl IntoIterator<Item = impl Into<String>>) {
+pub fn write(
+    brokers: &str,
+    topic: &str,
+    partition: u32,
+    values: impl IntoIterator<Item = impl Into<String>>,
+) {
     let values = values.into_iter().map(|value| Record::new(topic, value.into().into_bytes()));
     send(brokers, values.map(|record| record.partition(partition as i32)).collect());
 }

@@ -92,7 +92,7 @@ fn splits_that_are_assigned_when_all_is_read_are_read_too_and_keep_their_numbers
         Ok(())
     });
     let reader = reader.as_mut().unwrap();
-    assert_eq!(all(reader).unwrap(), [], "without splits it has read all of them");
+    assert!(all(reader).unwrap().is_empty(), "without splits it has read all of them");
     reader.assign(vec![8, 17]);
     assert_eq!(all(reader).unwrap(), [8, 9, 17, 18, 19]);
     reader.forget(|split| *split == 10);

@@ -13,6 +13,8 @@ mod azure;
 mod background;
 #[cfg(feature = "gcs")]
 mod gcs;
+#[cfg(feature = "hdfs")]
+mod hdfs;
 #[cfg(feature = "cloud")]
 mod http;
 #[cfg(feature = "s3")]
@@ -54,6 +56,8 @@ struct Shared {
     settings: Settings,
     #[cfg(feature = "cloud")]
     clients: Mutex<BTreeMap<String, Client>>,
+    #[cfg(feature = "hdfs")]
+    name_nodes: Mutex<BTreeMap<String, hdfs_native::Client>>,
     #[cfg(feature = "network")]
     background: Mutex<Option<Arc<Background>>>,
 }
@@ -122,12 +126,34 @@ impl RemoteStores {
             StoreKind::Gcs => self.bucket(location, options, gcs::connect),
             #[cfg(feature = "azure")]
             StoreKind::Azure => self.bucket(location, options, azure::connect),
+            #[cfg(feature = "hdfs")]
+            StoreKind::Hdfs => self.hdfs(location, options),
             #[cfg(not(all(feature = "s3", feature = "gcs", feature = "azure", feature = "hdfs")))]
             kind => {
                 let _ = options;
                 Err(StorageError::FeatureMissing { location: location.to_string(), feature: kind.feature() })
             }
         }
+    }
+
+    /// A folder of HDFS. The client of a NameNode is kept.
+    #[cfg(feature = "hdfs")]
+    fn hdfs(
+        &self,
+        location: &RemoteLocation,
+        options: &StorageOptions,
+    ) -> Result<Arc<dyn BlobStore>, StorageError> {
+        let background = self.background()?;
+        let mut clients = self.0.name_nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = match clients.get(&location.root().to_string()) {
+            Some(client) => client.clone(),
+            None => {
+                let client = hdfs::connect(location, &self.0.settings, background.handle())?;
+                clients.insert(location.root().to_string(), client.clone());
+                client
+            }
+        };
+        Ok(Arc::new(crate::hdfs::HdfsStore::new(background, client, location, options)))
     }
 
     /// A folder of a bucket. The client of a bucket is kept: its connections are, and the credentials that it was lent.

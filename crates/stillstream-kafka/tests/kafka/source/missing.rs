@@ -17,10 +17,17 @@ fn refused<T: stillstream_state::Data>(source: &KafkaSource<T>) -> String {
 fn a_topic_that_does_not_exist_is_named_before_the_job_starts() {
     let kafka = Kafka::shared();
     let error = refused(&texts(&kafka, "not-there"));
-    assert!(error.contains("topic `not-there` does not exist") && error.contains(kafka.bootstrap()), "{error}");
+    assert!(
+        error.contains("topic `not-there` does not exist") && error.contains(kafka.bootstrap()),
+        "{error}"
+    );
     texts(&kafka, "unused").validate().unwrap_err();
     // a pattern waits for topics that come
-    KafkaSource::from_topic(Topics::pattern("not-there-.*")).brokers(kafka.bootstrap()).text().validate().unwrap();
+    KafkaSource::from_topic(Topics::pattern("not-there-.*"))
+        .brokers(kafka.bootstrap())
+        .text()
+        .validate()
+        .unwrap();
 }
 
 #[test]

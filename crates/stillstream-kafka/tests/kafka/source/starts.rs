@@ -22,7 +22,11 @@ fn abc(kafka: &Kafka, topic: &str) {
 fn a_source_begins_where_it_is_told() {
     let kafka = Kafka::shared();
     abc(&kafka, "starts");
-    let from = |start| open(texts(&kafka, "starts").group_id("starts").start(start).stop(StopOffsets::Latest)).rest().unwrap();
+    let from = |start| {
+        open(texts(&kafka, "starts").group_id("starts").start(start).stop(StopOffsets::Latest))
+            .rest()
+            .unwrap()
+    };
     assert_eq!(from(StartOffsets::Earliest), ["a", "b", "c"]);
     assert_eq!(from(StartOffsets::Timestamp(Timestamp::from_millis(1001))), ["b", "c"]);
     assert!(from(StartOffsets::Timestamp(Timestamp::from_millis(9000))).is_empty());
@@ -43,7 +47,9 @@ fn a_source_that_cannot_begin_where_it_is_told_says_why() {
     abc(&kafka, "no-start");
     let fails = |start| {
         let source = texts(&kafka, "no-start").group_id("nobody").start(start);
-        stillstream_connectors::conformance::SourceDriver::open(&source.into(), 0, 1, None).unwrap_err().to_string()
+        stillstream_connectors::conformance::SourceDriver::open(&source.into(), 0, 1, None)
+            .unwrap_err()
+            .to_string()
     };
     let error = fails(StartOffsets::Committed { otherwise: OffsetReset::Fail });
     assert!(error.contains("`nobody`") && error.contains("no-start-0"), "{error}");
@@ -108,5 +114,8 @@ fn a_source_passes_the_suite_of_sources() {
         let own = values.iter().skip(partition).step_by(2).cloned();
         write(kafka.bootstrap(), "suite", partition as u32, own);
     }
-    conformance::source(texts(&kafka, "suite").property("max.poll.records", "7").stop(StopOffsets::Latest), &values);
+    conformance::source(
+        texts(&kafka, "suite").property("max.poll.records", "7").stop(StopOffsets::Latest),
+        &values,
+    );
 }
