@@ -75,8 +75,8 @@ fn run(arguments: &Arguments) -> Result<Answer, Error> {
         Command::Savepoint { wanted, server } => operate::savepoint(&Rest::of(server)?, wanted),
         Command::Stop { wanted, drain, server } => operate::stop(&Rest::of(server)?, wanted, *drain),
         Command::Cancel { job, detached, server } => operate::cancel(&Rest::of(server)?, job, *detached),
-        Command::Checkpoint { job, detached, server } => {
-            operate::checkpoint(&Rest::of(server)?, job, *detached)
+        Command::Checkpoint { job, full, detached, server } => {
+            operate::checkpoint(&Rest::of(server)?, job, *full, *detached)
         }
         Command::Inspect { path, look } => inspect::run(path, look, &reach.options),
         Command::Verify { path, lengths } => verify::run(path, *lengths, reach),

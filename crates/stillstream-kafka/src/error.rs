@@ -171,9 +171,13 @@ impl KafkaError {
     pub(crate) fn connecting(brokers: &str, error: krafka::error::KrafkaError) -> Self {
         use krafka::error::KrafkaError as E;
         let next = match &error {
-            E::Auth { .. } => "see security.protocol, sasl.mechanism and the login, and what the listener expects",
+            E::Auth { .. } => {
+                "see security.protocol, sasl.mechanism and the login, and what the listener expects"
+            }
             E::Config { .. } => "see the properties of the client",
-            _ => "see that a broker listens there and can be reached from here, and that security.protocol is its listener's",
+            _ => {
+                "see that a broker listens there and can be reached from here, and that security.protocol is its listener's"
+            }
         };
         let may_pass = error.is_retriable();
         Self::Connect { brokers: brokers.to_string(), reason: error.to_string(), next, may_pass }
@@ -191,7 +195,9 @@ impl KafkaError {
     /// Whether it may pass by itself: a broker that is away, a leader that is being elected.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
-            Self::Connect { may_pass, .. } | Self::Asking { may_pass, .. } | Self::Request { may_pass, .. } => *may_pass,
+            Self::Connect { may_pass, .. }
+            | Self::Asking { may_pass, .. }
+            | Self::Request { may_pass, .. } => *may_pass,
             _ => false,
         }
     }

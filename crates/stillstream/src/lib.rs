@@ -30,6 +30,8 @@
 //! | transformations | [`DataStream`], [`KeyedStream`] |
 //! | functions with state and timers | [`KeyedProcess`], [`CoProcess`], [`BroadcastProcess`] |
 //! | event time | [`window`], [`watermark`] |
+//! | joins | [`join`] |
+//! | operators of your own | [`operator`] |
 //! | state | [`state`] |
 //! | files, generators, sinks | [`connectors`] |
 //! | connectors of your own | [`connect`] |
@@ -39,18 +41,24 @@
 // `derive(Data)` names this crate, also within itself
 extern crate self as stillstream;
 
+mod aggregations;
+mod async_io;
 mod backend;
 mod collection;
 mod collector;
 mod data_stream;
 mod environment;
 mod exit;
+mod expiring_functions;
 pub mod functions;
 mod graph;
+pub mod join;
 mod keyed_functions;
 mod keyed_stream;
 mod logging;
+pub mod operator;
 mod operators;
+mod partitioning;
 mod plain_functions;
 pub mod prelude;
 mod rest;
@@ -63,6 +71,8 @@ pub mod testing;
 pub mod watermark;
 pub mod window;
 
+pub use aggregations::{Summable, TryAggregate};
+pub use async_io::{AsyncRetry, AsyncStream};
 pub use backend::{FsStateBackend, MemoryStateBackend, RocksDbStateBackend, StateBackend};
 pub use collector::Collector;
 pub use data_stream::DataStream;
@@ -88,6 +98,6 @@ pub use stillstream_runtime::job::{
 };
 pub use stillstream_runtime::{Batch, SourceStatus};
 pub use stillstream_types::{
-    CheckpointId, Error, ErrorKind, RestartStrategy, Result, ResultExt, SavepointFormat,
+    CheckpointId, CheckpointType, Error, ErrorKind, RestartStrategy, Result, ResultExt, SavepointFormat,
 };
 pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};

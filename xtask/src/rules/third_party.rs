@@ -19,9 +19,16 @@ const LICENCES: [&str; 9] = [
 ];
 
 /// Packages that are built in several versions, and why.
-const SEVERAL: [(&str, &str); 5] = [
+const SEVERAL: [(&str, &str); 12] = [
+    ("base64", "hdfs-native and krafka are one version behind object_store"),
+    ("block-buffer", "by the two versions of `digest`"),
+    ("cpufeatures", "krafka's sha2 is behind what hdfs-native and rand use"),
+    ("crypto-common", "by the two versions of `digest`"),
+    ("digest", "crc-fast of object_store, and krafka, are one version behind hdfs-native"),
     ("getrandom", "tests only: by the two versions of `rand`"),
+    ("hmac", "krafka is one version behind hdfs-native"),
     ("itertools", "timely is one version behind object_store and prost"),
+    ("libloading", "only while building: clang-sys is one version behind hdfs-native"),
     ("rand", "tests only: shuttle is behind proptest"),
     ("rand_core", "tests only: by the two versions of `rand`"),
     ("syn", "only while building: prost and tracing are one version behind serde"),

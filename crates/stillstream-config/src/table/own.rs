@@ -6,6 +6,13 @@ use super::{Row, option};
 
 pub(super) const ROWS: &[Row] = &[
     option(
+        "stillstream.checkpoint.allow-dropped-fields",
+        Kind::Boolean,
+        "false",
+        "whether fields of stored types that the program's types do not have may be lost; without it a start that would lose them is \
+         refused",
+    ),
+    option(
         "stillstream.checkpoint.fall-back-to",
         Kind::Long,
         "-1",
@@ -99,6 +106,13 @@ pub(super) const ROWS: &[Row] = &[
         "drop",
         "what becomes of timers of processing time that are still set when a bounded input ends: drop, fire (at once), await \
          (their time, and those that are set meanwhile)",
+    ),
+    option(
+        "stillstream.user-keys",
+        Kind::List,
+        "",
+        "how the keys begin that are the program's own, such as `[acme]` for `acme.threshold`: they are read by \
+         `Configuration::user_key`, and any other unknown key is an error",
     ),
     option(
         "stillstream.worker.longest-sleep",

@@ -1,8 +1,9 @@
 //! Attempts: the register is claimed, the attempt begins, runs, and stops.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use stillstream_types::{Generation, RegisterRecord, SubtaskId};
+use stillstream_types::{Generation, OperatorId, RegisterRecord, SubtaskId};
 
 use super::CheckpointCoordinator;
 use crate::checkpoint::cleaner;
@@ -20,12 +21,18 @@ pub(super) struct Attempt {
     tasks: Vec<TaskInfo>,
     index: BTreeMap<SubtaskId, usize>,
     ended_sources: BTreeSet<SubtaskId>,
+    // as of what their readers have been told
+    enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
 }
 
 impl Attempt {
-    fn new(generation: Generation, tasks: Vec<TaskInfo>) -> Self {
+    fn new(
+        generation: Generation,
+        tasks: Vec<TaskInfo>,
+        enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
+    ) -> Self {
         let index = tasks.iter().enumerate().map(|(at, task)| (task.id, at)).collect();
-        Self { generation, tasks, index, ended_sources: BTreeSet::new() }
+        Self { generation, tasks, index, ended_sources: BTreeSet::new(), enumerators }
     }
 
     pub(super) fn generation(&self) -> Generation {
@@ -53,6 +60,11 @@ impl Attempt {
         format!("{} ({subtask})", self.name(subtask))
     }
 
+    /// The states of the enumerators. A trigger that follows has them.
+    pub(super) fn enumerators(&self) -> &BTreeMap<OperatorId, Arc<[u8]>> {
+        &self.enumerators
+    }
+
     fn all_sources_ended(&self) -> bool {
         let mut sources = self.tasks.iter().filter(|task| task.is_source).peekable();
         sources.peek().is_some() && sources.all(|source| self.ended_sources.contains(&source.id))
@@ -61,10 +73,15 @@ impl Attempt {
 
 /// The claims of this coordinator, and the attempt that it makes under the last of them.
 ///
-/// Invariant: an attempt runs only under the generation that is claimed, and none begins while another claim
-/// is wanted.
-#[derive(Clone, Debug, Default)]
+/// The process has claimed a generation before the coordinator begins; its first attempt runs under that one,
+/// and each later attempt under one of its own.
+///
+/// Invariant: an attempt runs only under the generation that is claimed, no two run under the same one, and
+/// none begins while another claim is wanted.
+#[derive(Clone, Debug)]
 pub(super) struct Attempts {
+    // the generation of the process, as long as no attempt was to begin under it
+    unused: Option<Generation>,
     // the generation under which this coordinator may write
     claimed: Option<Generation>,
     // an attempt begins when the register is claimed for it
@@ -73,6 +90,10 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
+    pub(super) fn new(of_process: Option<Generation>) -> Self {
+        Self { unused: of_process, claimed: None, wanted: false, running: None }
+    }
+
     /// Whether this coordinator has ever claimed the register.
     pub(super) fn has_claim(&self) -> bool {
         self.claimed.is_some()
@@ -99,6 +120,13 @@ impl Attempts {
         Some(attempt.all_sources_ended())
     }
 
+    /// An enumerator of this attempt has another state.
+    pub(super) fn enumerated(&mut self, generation: Generation, operator: OperatorId, state: Arc<[u8]>) {
+        if let Some(attempt) = self.running.as_mut().filter(|attempt| attempt.generation == generation) {
+            attempt.enumerators.insert(operator, state);
+        }
+    }
+
     /// No attempt runs, and none begins.
     pub(super) fn end(&mut self) {
         (self.running, self.wanted) = (None, false);
@@ -106,7 +134,7 @@ impl Attempts {
 
     /// The register is claimed. Returns the generation if an attempt is to begin under it.
     fn on_claimed(&mut self, generation: Option<Generation>) -> Option<Generation> {
-        self.claimed = generation;
+        (self.claimed, self.unused) = (generation, None);
         generation.filter(|_| std::mem::take(&mut self.wanted))
     }
 
@@ -140,7 +168,7 @@ impl CheckpointCoordinator {
         // somebody else may have used whatever was reserved
         let foreign = durable.filter(|record| !self.attempts.owns(record));
         self.ids.begin_claim(foreign.map(|record| record.last_checkpoint_id));
-        self.job.claim(durable, &self.ids)
+        self.job.claim(durable, self.attempts.unused, &self.ids)
     }
 
     pub(super) fn on_claimed(&mut self) {
@@ -168,12 +196,17 @@ impl CheckpointCoordinator {
         }
     }
 
-    pub(super) fn on_attempt_started(&mut self, generation: Generation, tasks: Vec<TaskInfo>) {
+    pub(super) fn on_attempt_started(
+        &mut self,
+        generation: Generation,
+        tasks: Vec<TaskInfo>,
+        enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
+    ) {
         if !self.attempts.may_run(generation) || self.end.ending().is_some() {
             let text = format!("generation {generation} is not the present one: its start is ignored");
             return self.commands.warn(text);
         }
-        self.attempts.running = Some(Attempt::new(generation, tasks));
+        self.attempts.running = Some(Attempt::new(generation, tasks, enumerators));
         self.end.reopen();
         self.requests.start_timer(self.clock.now(), &self.config);
     }

@@ -53,7 +53,9 @@ impl LeftOver {
                 later.push(id);
             } else if mine && named.is_left_over(self.generation, self.restored) {
                 cluster.fence(&id, self.timeout).await?;
-                tracing::info!("the transaction `{id}` of an earlier attempt, which no checkpoint holds, was aborted");
+                tracing::info!(
+                    "the transaction `{id}` of an earlier attempt, which no checkpoint holds, was aborted"
+                );
                 count += 1;
             }
         }

@@ -78,7 +78,11 @@ mod tests {
         let names = |job, home, operator| Names::of("orders", &context(job, home, operator));
         let one = names("a", "/checkpoints", "out");
         assert_eq!(one, names("a", "/checkpoints", "out"));
-        let others = [names("b", "/checkpoints", "out"), names("a", "/elsewhere", "out"), names("a", "/checkpoints", "log")];
+        let others = [
+            names("b", "/checkpoints", "out"),
+            names("a", "/elsewhere", "out"),
+            names("a", "/checkpoints", "log"),
+        ];
         let named = Named { subtask: 2, generation: 7, after: 41 };
         assert_eq!(one.parse(&one.name(named)), Some(named));
         for other in others {

@@ -8,6 +8,7 @@ use stillstream_runtime::connect::{Prepared, SinkContext, SinkWriter};
 use stillstream_types::{CheckpointId, Result};
 use tokio::task::JoinHandle;
 
+use super::Delivery;
 use super::commit::PreparedLanes;
 use super::committable::KafkaCommittable;
 use super::connection::Connection;
@@ -16,7 +17,6 @@ use super::left_over::LeftOver;
 use super::names::{Named, Names};
 use super::opening::Opening;
 use super::record::Encoder;
-use super::Delivery;
 use crate::KafkaError;
 use crate::client::{Cluster, Lane, spawn};
 
@@ -100,18 +100,19 @@ impl<T> KafkaWriter<T> {
             after,
         });
         let what = format!("sink `{}`: getting a producer", self.context.name);
-        let lane = Opening::start(what, self.connection.patience()?, self.context.waker.clone(), move || {
-            let (connection, name) = (connection.clone(), name.clone());
-            async move {
-                let cluster = connection.get().await?;
-                let properties = connection.properties();
-                if !transactions {
-                    return Lane::plain(&cluster, properties).await;
+        let lane =
+            Opening::start(what, self.connection.patience()?, self.context.waker.clone(), move || {
+                let (connection, name) = (connection.clone(), name.clone());
+                async move {
+                    let cluster = connection.get().await?;
+                    let properties = connection.properties();
+                    if !transactions {
+                        return Lane::plain(&cluster, properties).await;
+                    }
+                    let timeout = connection.transaction_timeout().await?;
+                    Lane::transactional(&cluster, properties, &name, timeout).await
                 }
-                let timeout = connection.transaction_timeout().await?;
-                Lane::transactional(&cluster, properties, &name, timeout).await
-            }
-        })?;
+            })?;
         self.coming = Some(Coming { after, lane });
         Ok(())
     }
@@ -136,7 +137,8 @@ impl<T> KafkaWriter<T> {
         if let Some(flight) = &self.flight {
             return flight.has_room();
         }
-        if self.coming.as_ref().is_none_or(|coming| self.has_transactions() && coming.after != self.prepared) {
+        if self.coming.as_ref().is_none_or(|coming| self.has_transactions() && coming.after != self.prepared)
+        {
             self.discard_coming();
             self.begin_opening(self.prepared)?;
         }
@@ -232,7 +234,8 @@ impl<T: 'static> SinkWriter<T, KafkaCommittable> for KafkaWriter<T> {
         let (connection, names) = (self.connection.clone(), self.names.clone());
         let (generation, subtask) = (self.context.generation, self.context.subtask.0);
         let parallelism = self.context.parallelism;
-        let what = format!("sink `{}`: aborting transactions that earlier attempts left open", self.context.name);
+        let what =
+            format!("sink `{}`: aborting transactions that earlier attempts left open", self.context.name);
         let patience = PATIENCE_WITH_LEFT_OVERS;
         let left_over = Opening::start(what, patience, self.context.waker.clone(), move || {
             let (connection, names) = (connection.clone(), names.clone());

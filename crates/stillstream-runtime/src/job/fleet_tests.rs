@@ -58,6 +58,8 @@ fn node(name: &str, parallelism: u32, body: NodeBody, input: Option<Exchange>) -
         max_parallelism: None,
         stateful: true,
         chaining: true,
+        starts_chain: false,
+        buffer_timeout: None,
         with_source: false,
         event_time: EventTimeRole::Passes,
         body,
@@ -130,7 +132,7 @@ impl Bench {
 }
 
 fn trigger(id: u64, savepoint: Option<&SavepointTarget>, stop: bool) -> Control {
-    Control::Trigger { id: CheckpointId(id), at_ms: 0, savepoint: savepoint.cloned(), stop }
+    Control::Trigger { id: CheckpointId(id), at_ms: 0, savepoint: savepoint.cloned(), full: false, stop }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use stillstream_jobmaster::{
-    DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
+    DiscardTarget, FoundRegister, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
 };
 use stillstream_storage::{
     JobStorage, Lease, Neighbours, RetainedCheckpoint, SavepointDirectory, SharedReferences, StorageError,
@@ -63,7 +63,7 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
         }
     }
     fn update_register(&self, expected: Option<RegisterRecord>, record: RegisterRecord) -> RegisterOutcome;
-    fn read_register(&self) -> Result<Option<RegisterRecord>, String>;
+    fn read_register(&self) -> Result<FoundRegister, String>;
     fn list_directories(&self) -> Vec<String>;
     /// Which files below `shared/` these name, and those that a person keeps.
     fn read_references(&self, completed: &[CompletedRef], retained: &[CompletedRef]) -> References;
@@ -120,11 +120,7 @@ fn written(result: Result<(), StorageError>) -> WriteOutcome {
 }
 
 /// Writes the metadata of a savepoint into its own directory, wherever the job's checkpoints are.
-fn write_savepoint(
-    metadata: &CheckpointMetadata,
-    location: &str,
-    options: &StorageOptions,
-) -> WriteOutcome {
+fn write_savepoint(metadata: &CheckpointMetadata, location: &str, options: &StorageOptions) -> WriteOutcome {
     let directory = SavepointDirectory::open(location, options);
     written(directory.and_then(|directory| directory.write_metadata(metadata)))
 }
@@ -172,8 +168,8 @@ impl CheckpointHome for MemoryHome {
         RegisterOutcome::Written
     }
 
-    fn read_register(&self) -> Result<Option<RegisterRecord>, String> {
-        Ok(self.register.lock().clone())
+    fn read_register(&self) -> Result<FoundRegister, String> {
+        Ok(self.register.lock().clone().map_or(FoundRegister::Missing, FoundRegister::Own))
     }
 
     fn list_directories(&self) -> Vec<String> {
@@ -308,7 +304,8 @@ impl StorageHome {
         }
         // not on the way of a checkpoint
         let options = self.options.clone();
-        let thread = spawn("claimed-snapshot", move || discard(&from, &options), |error| tracing::warn!("{error}"));
+        let thread =
+            spawn("claimed-snapshot", move || discard(&from, &options), |error| tracing::warn!("{error}"));
         match thread {
             Ok(thread) => *giving_up = Some(thread),
             Err(error) => tracing::warn!("the snapshot that the job owns is not deleted this time: {error}"),
@@ -344,20 +341,16 @@ impl CheckpointHome for StorageHome {
         }
     }
 
-    fn read_register(&self) -> Result<Option<RegisterRecord>, String> {
+    fn read_register(&self) -> Result<FoundRegister, String> {
         let mut lease = self.lease.lock();
         let Some(lease) = lease.as_mut() else {
             return Err("the job has ended and given up its claim".into());
         };
         // reading through the lease keeps the two in step
         match lease.refresh() {
-            Ok(record) => Ok(Some(record.clone())),
-            Err(StorageError::RegisterMissing { .. }) => Ok(None),
-            // the coordinator sees by the record that it is another one's
-            Err(StorageError::Fenced { .. }) => {
-                let loaded = self.storage.load_register().map_err(|error| error.to_string())?;
-                Ok(loaded.map(|loaded| loaded.record))
-            }
+            Ok(record) => Ok(FoundRegister::Own(record.clone())),
+            Err(StorageError::RegisterMissing { .. }) => Ok(FoundRegister::Missing),
+            Err(StorageError::Fenced { found, .. }) => Ok(FoundRegister::Foreign(found)),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -16,6 +16,7 @@
 
 mod beginning;
 mod client;
+mod enumerators;
 mod event_times;
 mod home;
 mod info;
@@ -35,8 +36,8 @@ use std::time::Duration;
 
 use stillstream_jobmaster::{JobEngine, JobEvent, JobSetup, JobStatus, StartDecision, decide_start};
 pub use stillstream_restore::PlanDescription;
-pub use stillstream_storage::RemoteStores;
 use stillstream_restore::without_uid;
+pub use stillstream_storage::RemoteStores;
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
 use stillstream_types::{
     Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, RestartStrategy, Result,
@@ -69,7 +70,7 @@ use client::{Owner, Shared};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, State, random_unit, tasks};
-use savepoints::SavepointPlaces;
+use savepoints::{MadeFor, SavepointPlaces};
 
 fn configuration(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Configuration, message)
@@ -165,7 +166,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         checkpointing: settings.checkpoint.interval.is_some(),
         backend: settings
             .backend
-            .factory(&JobId::from_name(&settings.name).to_string(), settings.incremental_checkpoints),
+            .factory(&JobId::from_name(&settings.name).to_string(), settings.checkpoint.incremental),
         flow: FlowLimits::new(settings.records_in_flight, settings.bytes_in_flight),
         turn: TurnLimits::new(settings.budget, settings.buffer_timeout),
     }
@@ -398,16 +399,17 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     shared.board.lock().status = Some(JobStatus::Initializing);
     let info = Arc::new(JobInfo::new(&settings, &physical, &*home, &*clock));
     *shared.event_times.lock() = EventTimes::of(info.clone(), clock.clone());
+    let made = MadeFor::default();
     let client = JobClient {
         messages: sender.clone(),
         shared: shared.clone(),
         clock: clock.clone(),
         info: info.clone(),
         owner: Some(Arc::new(Owner(shared.clone()))),
-        savepoints: Arc::new(SavepointPlaces::of(&settings)),
+        savepoints: Arc::new(SavepointPlaces::of(&settings, made.clone())),
         takes_checkpoints: settings.checkpoint.interval.is_some(),
     };
-    let io = IoThreads::start(sender.clone())?;
+    let io = IoThreads::start(sender.clone(), made)?;
     let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
     let state = State::new(&settings, clock.elapsed());
     let manager = Manager {
@@ -417,6 +419,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         fleet,
         home,
         io,
+        stores,
         clock,
         messages,
         shared,

@@ -230,6 +230,7 @@ impl StreamExecutionEnvironment {
     /// | `--claim-mode NO_CLAIM` or `CLAIM` | `execution.state-recovery.claim-mode` |
     /// | `--from-checkpoint N` | `stillstream.checkpoint.fall-back-to` |
     /// | `--allow-non-restored-state` | `execution.state-recovery.ignore-unclaimed-state` |
+    /// | `--allow-dropped-fields` | `stillstream.checkpoint.allow-dropped-fields` |
     /// | `--start-fresh` | `stillstream.checkpoint.start-fresh` |
     ///
     /// The first argument may be `run`, which changes nothing, or `plan`: then [`execute`](Self::execute)
@@ -279,20 +280,17 @@ impl StreamExecutionEnvironment {
         if files.is_empty() {
             files.extend(folder);
         }
-        let mut config = Configuration::new();
-        if files.len() > 1 {
-            mistakes.push(format!("`--config` was given {} times: one file is read", files.len()));
-        } else if let Some(file) = files.first() {
-            match Configuration::load(Path::new(file)) {
-                Ok(read) => config = read,
-                Err(errors) => mistakes.extend(errors.iter().map(ToString::to_string)),
+        let file = match files.as_slice() {
+            [_, _, ..] => {
+                mistakes.push(format!("`--config` was given {} times: one file is read", files.len()));
+                None
             }
-        }
-        let pairs = pairs.into_iter().flat_map(|pair| ["-D".to_string(), pair]);
-        match Configuration::from_args(pairs) {
-            Ok((set, _)) => config.merge(set),
-            Err(errors) => mistakes.extend(errors.iter().map(ToString::to_string)),
-        }
+            files => files.first(),
+        };
+        let config = Configuration::read(file.map(Path::new), pairs).unwrap_or_else(|errors| {
+            mistakes.extend(errors.iter().map(ToString::to_string));
+            Configuration::new()
+        });
         match mistakes.as_slice() {
             [] => Ok(Found { env: Self { mode, ..Self::from_configuration(config) }, rest }),
             [one] => Err(Error::new(ErrorKind::Configuration, one.clone())),
@@ -338,6 +336,7 @@ mod tests {
             "--from",
             "/s",
             "--allow-non-restored-state",
+            "--allow-dropped-fields",
             "--claim-mode",
             "claim",
             "--from-checkpoint=17",
@@ -353,6 +352,7 @@ mod tests {
         assert_eq!(config.get(o::CHECKPOINTING_INTERVAL), Some(Duration::from_millis(200)));
         assert_eq!(config.get(o::RECOVERY_PATH).as_deref(), Some("/s"));
         assert!(config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE) && config.get(o::START_FRESH));
+        assert!(config.get(o::ALLOW_DROPPED_FIELDS));
         assert_eq!(config.get(o::RECOVERY_CLAIM_MODE).as_str(), "CLAIM");
         assert_eq!(config.get(o::FALL_BACK_TO), 17);
         assert_eq!(config.get(o::CHECKPOINT_STORAGE).map(|s| s.as_str()), Some("jobmanager"));

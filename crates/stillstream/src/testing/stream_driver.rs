@@ -113,6 +113,15 @@ macro_rules! driver_methods {
             self.driven.advance_clock(by)
         }
 
+        /// Waits for an operator that [asks elsewhere](DataStream::async_map), until this many records have
+        /// come out and were not taken.
+        ///
+        /// # Errors
+        /// The function's own, and if nothing happens in half a minute.
+        pub fn await_output(&mut self, records: usize) -> Result<()> {
+            self.driven.await_output(records)
+        }
+
         /// Takes what was emitted so far.
         pub fn output(&mut self) -> Vec<R> {
             self.driven.output().into_iter().map(|(record, _)| record).collect()

@@ -45,6 +45,7 @@ pub mod trigger;
 
 pub use assigner::{DynamicSession, Session, Sliding, TimeWindow, Tumbling, WindowAssigner};
 pub use context::{StateScope, WindowContext};
+pub(crate) use event_clock::EventClock;
 pub use evicting::EvictingWindowedStream;
 pub use evictor::{CountEvictor, DeltaEvictor, Evictor, EvictorContext, TimeEvictor, TimestampedValue};
 pub use global::GlobalWindows;
@@ -315,6 +316,18 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         A: Aggregate<In = T> + Send + Sync,
     {
         let f = move |key: &S::Key, window, out| Some(f(key, window, out));
+        self.build(aggregate, With(f, PhantomData))
+    }
+
+    /// Like [`aggregate_with`](Self::aggregate_with), where there may be no result.
+    pub(crate) fn aggregate_if<A, R: Data>(
+        self,
+        aggregate: A,
+        f: impl Fn(&S::Key, TimeWindow, A::Out) -> Option<R> + Send + Sync + 'static,
+    ) -> DataStream<R>
+    where
+        A: Aggregate<In = T> + Send + Sync,
+    {
         self.build(aggregate, With(f, PhantomData))
     }
 

@@ -46,7 +46,11 @@ fn the_final_checkpoint_waits_for_all_sources_and_neither_for_the_pause_nor_for_
     bench.generation = Generation(1);
     let mut three = tasks();
     three.push(TaskInfo { id: SubtaskId::new(0, 1), ..three[0].clone() });
-    bench.on(Event::AttemptStarted { generation: Generation(1), tasks: three });
+    bench.on(Event::AttemptStarted {
+        generation: Generation(1),
+        tasks: three,
+        enumerators: Default::default(),
+    });
     bench.trigger(1);
     assert_eq!(bench.source_ended(), []);
     let last = Event::SourceEnded { generation: Generation(1), subtask: SubtaskId::new(0, 1) };
@@ -277,7 +281,8 @@ fn a_register_that_is_broken_or_taken_over_still_answers_the_end() {
     bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
         outcome: RegisterOutcome::Unknown("timed out".into()),
     }));
-    let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(None) }));
+    let commands =
+        bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(FoundRegister::Missing) }));
     assert!(failed_job(&commands).is_some(), "{commands:?}");
     let commands = bench.on(Event::AttemptRequested);
     assert!(failed_job(&commands).is_some(), "whoever waits for an attempt waits for ever: {commands:?}");
@@ -289,6 +294,7 @@ fn a_register_that_is_broken_or_taken_over_still_answers_the_end() {
     bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
         outcome: RegisterOutcome::Unknown("timed out".into()),
     }));
-    let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(None) }));
+    let commands =
+        bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(FoundRegister::Missing) }));
     assert!(matches!(unrecorded(&commands), Some((JobOutcome::Cancelled, _))), "{commands:?}");
 }
