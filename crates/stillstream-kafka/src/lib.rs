@@ -1,6 +1,6 @@
 //! Kafka source and sink of Stillstream, exactly once from topic to topic.
 //!
-//! | floor | what is inside |
+//! | module | what is inside |
 //! |---|---|
 //! | [`sink`], [`source`], [`transactions`] | what jobs write to and read from, and what they left open |
 //! | [`client`] | the one module that knows the client library: settings, connections, transactions |
