@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 use stillstream_storage::{JobStorage, RetainedCheckpoint, StorageError, StorageOptions};
-use stillstream_types::{CheckpointKind, CompletedRef, Error, ErrorKind, JobOutcome, OperatorState};
+use stillstream_types::{
+    CheckpointKind, CheckpointMetadata, CompletedRef, Error, ErrorKind, JobOutcome, OperatorState,
+};
 
-use crate::{Answer, Reach};
 use crate::arguments::JobArguments;
 use crate::places;
 use crate::table::{bytes, moment, table};
+use crate::{Answer, Reach};
 
 fn outcome(outcome: JobOutcome) -> &'static str {
     match outcome {
@@ -27,6 +29,12 @@ pub(crate) fn kind(kind: CheckpointKind) -> &'static str {
         CheckpointKind::Final => "final",
         CheckpointKind::Savepoint => "savepoint",
     }
+}
+
+/// The form of a savepoint's keyed state. One of the heap backend is canonical, whatever was asked for.
+fn form(metadata: &CheckpointMetadata) -> &'static str {
+    let mut parts = metadata.operators.iter().flat_map(|operator| operator.subtasks.values());
+    if parts.any(|part| !part.incremental.is_empty()) { "native" } else { "canonical" }
 }
 
 fn row(cells: &[&str]) -> Vec<String> {
@@ -69,7 +77,8 @@ pub(crate) fn jobs(dir: &str, reach: &Reach) -> Result<Answer, Error> {
         }
     }
     let mut text = if shown.is_empty() { String::new() } else { table(&rows) };
-    let mut rows = vec![row(&["savepoint", "of job", "triggered (UTC)", "operators", "state", "path"])];
+    let mut rows =
+        vec![row(&["savepoint", "form", "of job", "triggered (UTC)", "operators", "state", "path"])];
     for path in places::savepoints(dir, reach)? {
         match RetainedCheckpoint::open(&path, &reach.options) {
             Ok(found) if found.metadata().kind != CheckpointKind::Savepoint => {}
@@ -77,6 +86,7 @@ pub(crate) fn jobs(dir: &str, reach: &Reach) -> Result<Answer, Error> {
                 let metadata = found.metadata();
                 rows.push(vec![
                     metadata.id.to_string(),
+                    form(metadata).into(),
                     metadata.job_name.clone(),
                     moment(metadata.triggered_at_ms),
                     metadata.operators.len().to_string(),
@@ -84,7 +94,7 @@ pub(crate) fn jobs(dir: &str, reach: &Reach) -> Result<Answer, Error> {
                     path.clone(),
                 ]);
                 shown.push(json!({
-                    "savepoint": metadata.id.0, "job": metadata.job_name, "id": metadata.job.to_string(),
+                    "savepoint": metadata.id.0, "form": form(metadata), "job": metadata.job_name, "id": metadata.job.to_string(),
                     "triggered_at_ms": metadata.triggered_at_ms, "state_bytes": metadata.state_len(), "path": path,
                 }));
             }
@@ -156,17 +166,19 @@ fn describe(
         false => job.read_metadata(&checkpoint.path)?,
     };
     let size: u64 = metadata.operators.iter().map(OperatorState::bytes).sum();
-    let what = if kept && !checkpoint.is_savepoint() { "retained" } else { kind(metadata.kind) };
+    let is_savepoint = metadata.kind == CheckpointKind::Savepoint;
+    let what = if kept && !is_savepoint { "retained" } else { kind(metadata.kind) };
+    let form = is_savepoint.then(|| form(&metadata));
     let cells = vec![
         metadata.id.to_string(),
-        what.into(),
+        form.map_or_else(|| what.into(), |form| format!("{what} ({form})")),
         moment(metadata.triggered_at_ms),
         metadata.operators.len().to_string(),
         bytes(size),
         path.to_owned(),
     ];
     let json = json!({
-        "id": metadata.id.0, "kind": what, "triggered_at_ms": metadata.triggered_at_ms,
+        "id": metadata.id.0, "kind": what, "form": form, "triggered_at_ms": metadata.triggered_at_ms,
         "operators": metadata.operators.len(), "state_bytes": size, "path": path,
     });
     Ok((cells, json))

@@ -4,10 +4,10 @@ use serde_json::json;
 use stillstream_storage::{FileUse, Location, StorageError};
 use stillstream_types::{Error, ErrorKind, JobOutcome};
 
-use crate::{Answer, Reach};
 use crate::arguments::JobArguments;
 use crate::places;
 use crate::table::{bytes, table};
+use crate::{Answer, Reach};
 
 /// Whether a file has a kind of use.
 type Is = fn(&FileUse) -> bool;

@@ -4,6 +4,7 @@ mod arguments;
 mod checkpoints;
 mod gc;
 mod inspect;
+mod kafka;
 mod live;
 mod native;
 mod operate;
@@ -74,12 +75,13 @@ fn run(arguments: &Arguments) -> Result<Answer, Error> {
         Command::Savepoint { wanted, server } => operate::savepoint(&Rest::of(server)?, wanted),
         Command::Stop { wanted, drain, server } => operate::stop(&Rest::of(server)?, wanted, *drain),
         Command::Cancel { job, detached, server } => operate::cancel(&Rest::of(server)?, job, *detached),
-        Command::Checkpoint { job, detached, server } => {
-            operate::checkpoint(&Rest::of(server)?, job, *detached)
+        Command::Checkpoint { job, full, detached, server } => {
+            operate::checkpoint(&Rest::of(server)?, job, *full, *detached)
         }
         Command::Inspect { path, look } => inspect::run(path, look, &reach.options),
         Command::Verify { path, lengths } => verify::run(path, *lengths, reach),
         Command::RestorePlan(arguments) => restore_plan::run(arguments, &reach.options),
+        Command::Kafka(command) => kafka::run(command),
         Command::Gc { job, delete, take_over } => gc::run(job, *delete, *take_over, reach),
     }
 }

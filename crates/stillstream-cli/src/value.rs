@@ -26,10 +26,11 @@ fn part(schema: &Schema, around: &mut Around, input: &mut &[u8]) -> Result<Value
         Schema::Struct { fields, .. } => record(fields, around, input)?,
         Schema::Enum { name, variants } => {
             let at = u32::decode(input)?;
-            let Variant { name: variant, fields, .. } = variants.get(at as usize).ok_or_else(|| DecodeError::Invalid {
-                what: "enum",
-                why: format!("variant {at} of {} in `{name}`", variants.len()),
-            })?;
+            let Variant { name: variant, fields, .. } =
+                variants.get(at as usize).ok_or_else(|| DecodeError::Invalid {
+                    what: "enum",
+                    why: format!("variant {at} of {} in `{name}`", variants.len()),
+                })?;
             match fields.is_empty() {
                 true => json!(variant),
                 false => json!({ variant: record(fields, around, input)? }),

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use stillstream_storage::{Location, RetainedCheckpoint, StorageError, StorageOptions};
 use stillstream_types::{CheckpointMetadata, CompletedRef, Error, StreamHandle, checkpoint_paths};
 
-use crate::{Answer, Reach};
 use crate::places;
 use crate::table::bytes;
+use crate::{Answer, Reach};
 
 /// What was found in one checkpoint.
 struct Found {
@@ -55,7 +55,8 @@ fn is_of_a_checkpoint(path: &str) -> bool {
         // its metadata was missed, and no store of this kind has folders without a file in them
         Location::Remote(_) => true,
     };
-    let named = |name: &str| checkpoint_paths::checkpoint_of(name).is_some() || name.starts_with("savepoint-");
+    let named =
+        |name: &str| checkpoint_paths::checkpoint_of(name).is_some() || name.starts_with("savepoint-");
     is_there && place.split().is_some_and(|(_, name)| named(&name))
 }
 

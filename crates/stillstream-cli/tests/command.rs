@@ -218,6 +218,8 @@ fn a_savepoint_is_inspected_and_verified_at_any_place_and_its_damage_is_named() 
             listed.contains("golden") && listed.contains("2023-11-14") && listed.contains(path),
             "{listed}"
         );
+        let form = if golden.contains("rocksdb") { "native" } else { "canonical" };
+        assert!(listed.contains(form), "{listed}");
         let found = json(&["inspect", path, "--operator", "everything", "--key", "user-3", "--limit", "100"]);
         let entries = found["operators"][0]["entries"].as_array().unwrap();
         let of =
@@ -433,4 +435,18 @@ fn restore_plan_takes_a_plan_file_and_says_what_is_neither_that_nor_a_program() 
     let text =
         said(2, &["restore-plan", checkpoint, "--job", left.checkpoint.join("_metadata").to_str().unwrap()]);
     assert!(text.contains("neither a plan file nor a program that can be started"), "{text}");
+}
+
+#[test]
+fn transactions_on_kafka_are_asked_for_with_a_prefix_and_a_cluster_that_is_not_there_is_named() {
+    let errors = said(2, &["kafka", "transactions", "--brokers", "127.0.0.1:1"]);
+    assert!(errors.contains("--prefix"), "{errors}");
+    let wanted = ["kafka", "transactions", "--brokers", "127.0.0.1:1", "--prefix", "p"];
+    if cfg!(feature = "kafka") {
+        let errors = said(1, &wanted);
+        assert!(errors.contains("127.0.0.1:1"), "{errors}");
+    } else {
+        let errors = said(2, &wanted);
+        assert!(errors.contains("--features kafka"), "{errors}");
+    }
 }

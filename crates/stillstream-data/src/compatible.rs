@@ -118,7 +118,8 @@ impl Comparing {
         }
         let pair = (std::ptr::from_ref(new.schema), std::ptr::from_ref(old.schema));
         match (new.schema, old.schema) {
-            (Schema::Primitive(name), Schema::Primitive(stored)) | (Schema::Opaque(name), Schema::Opaque(stored))
+            (Schema::Primitive(name), Schema::Primitive(stored))
+            | (Schema::Opaque(name), Schema::Opaque(stored))
                 if name == stored =>
             {
                 AsIs
@@ -152,7 +153,8 @@ impl Comparing {
             (Schema::Array(inner, n), Schema::Array(stored, m)) if n == m => {
                 self.compare(&new.part(inner), &old.part(stored))
             }
-            (Schema::Set(inner), Schema::Set(stored)) => match self.keys(&new.part(inner), &old.part(stored)) {
+            (Schema::Set(inner), Schema::Set(stored)) => match self.keys(&new.part(inner), &old.part(stored))
+            {
                 AsIs => AsIs,
                 _ => Incompatible(format!("the items of a set can't change from {stored} to {inner}")),
             },
@@ -184,7 +186,8 @@ impl Comparing {
     ) -> Compatibility {
         let names = names_of(new);
         let takers: Vec<Option<usize>> = (0..old.len()).map(|at| taker(old, at, &names)).collect();
-        let in_place = new.len() == old.len() && takers.iter().enumerate().all(|(at, taker)| *taker == Some(at));
+        let in_place =
+            new.len() == old.len() && takers.iter().enumerate().all(|(at, taker)| *taker == Some(at));
         let mut found = if in_place { Compatibility::AsIs } else { Compatibility::AfterMigration };
         let dropped = || old.iter().zip(&takers).filter(|(_, taker)| taker.is_none()).map(|(field, _)| field);
         for (at, field) in new.iter().enumerate() {
@@ -221,7 +224,10 @@ impl Comparing {
                 !matches!(found, Compatibility::Incompatible(_))
             };
             let hint = added.iter().find(fits).map_or_else(String::new, |field| {
-                format!("; if it is `{}` now, put #[data(alias = \"{}\")] on that field", field.name, lost.name)
+                format!(
+                    "; if it is `{}` now, put #[data(alias = \"{}\")] on that field",
+                    field.name, lost.name
+                )
             });
             let sentence = format!("field `{}` ({}) of `{owner}`{hint}", lost.name, lost.schema);
             if !self.dropped.contains(&sentence) {
@@ -237,7 +243,8 @@ impl Comparing {
         (new, around): (&[Variant], &Unfolded<'_>),
         (old, around_old): (&[Variant], &Unfolded<'_>),
     ) -> Compatibility {
-        let names: Vec<(&str, Vec<&str>)> = new.iter().map(|variant| names(&variant.name, &variant.aliases)).collect();
+        let names: Vec<(&str, Vec<&str>)> =
+            new.iter().map(|variant| names(&variant.name, &variant.aliases)).collect();
         let mut found = Compatibility::AsIs;
         for (at, stored) in old.iter().enumerate() {
             found = found.and(|| match taker(old, at, &names) {
@@ -312,6 +319,11 @@ pub fn taker<A: AsRef<[B]>, B: AsRef<str>>(
     }
     let is_stored = |name: &str| stored.iter().any(|stored| stored.name() == name);
     program.iter().position(|(own, former)| {
-        !is_stored(own) && former.as_ref().iter().find(|former| is_stored(former.as_ref())).is_some_and(|former| former.as_ref() == name)
+        !is_stored(own)
+            && former
+                .as_ref()
+                .iter()
+                .find(|former| is_stored(former.as_ref()))
+                .is_some_and(|former| former.as_ref() == name)
     })
 }

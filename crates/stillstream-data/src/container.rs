@@ -239,7 +239,9 @@ impl<T: Data, E: Data> Data for Result<T, E> {
         Schema::Enum { name: "Result".into(), variants }
     }
     fn decode_evolved(stored: &Schema, input: &mut &[u8]) -> Result<Self, DecodeError> {
-        let Schema::Enum { variants, .. } = stored else { return Err(DecodeError::other_form("Result", stored)) };
+        let Schema::Enum { variants, .. } = stored else {
+            return Err(DecodeError::other_form("Result", stored));
+        };
         let at = u32::decode(input)?;
         let found = variants.get(at as usize);
         let found = found.ok_or_else(|| crate::derive_support::no_variant("Result", at, variants.len()))?;

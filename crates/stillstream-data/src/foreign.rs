@@ -83,7 +83,8 @@ mod of_chrono {
         }
         fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
             let (utc, ahead) = (DateTime::<Utc>::decode(input)?, i32::decode(input)?);
-            let offset = FixedOffset::east_opt(ahead).ok_or_else(|| invalid("offset", format!("{ahead} s")))?;
+            let offset =
+                FixedOffset::east_opt(ahead).ok_or_else(|| invalid("offset", format!("{ahead} s")))?;
             // local time has the same range
             match utc.naive_utc().checked_add_offset(offset) {
                 Some(_) => Ok(utc.with_timezone(&offset)),
@@ -99,7 +100,8 @@ mod of_chrono {
     impl Data for TimeDelta {
         fn encode(&self, out: &mut Vec<u8>) {
             let (seconds, nanos) = (self.num_seconds(), self.subsec_nanos());
-            let (seconds, nanos) = if nanos < 0 { (seconds - 1, nanos + 1_000_000_000) } else { (seconds, nanos) };
+            let (seconds, nanos) =
+                if nanos < 0 { (seconds - 1, nanos + 1_000_000_000) } else { (seconds, nanos) };
             seconds.encode(out);
             (nanos as u32).encode(out);
         }

@@ -49,7 +49,9 @@ pub fn describe<T: 'static>(make: impl FnOnce() -> Schema) -> Schema {
     }
     let mut found = None;
     let schema = {
-        let _end = AtEnd(|| found = DESCRIBED.with_borrow_mut(|types| types.pop().map(|(_, met)| (types.len(), met))));
+        let _end = AtEnd(|| {
+            found = DESCRIBED.with_borrow_mut(|types| types.pop().map(|(_, met)| (types.len(), met)))
+        });
         make()
     };
     match found {
@@ -62,10 +64,7 @@ pub fn describe<T: 'static>(make: impl FnOnce() -> Schema) -> Schema {
 fn bound(schema: Schema, name: u32, around: u32) -> Schema {
     let inner = |schema: Box<Schema>| Box::new(bound(*schema, name, around));
     let in_fields = |fields: Vec<Field>| -> Vec<Field> {
-        fields
-            .into_iter()
-            .map(|field| Field { schema: bound(field.schema, name, around), ..field })
-            .collect()
+        fields.into_iter().map(|field| Field { schema: bound(field.schema, name, around), ..field }).collect()
     };
     match schema {
         Schema::Again(found) if found == name => Schema::Again(around),
@@ -130,7 +129,10 @@ pub fn write_deeper<T>(write: impl FnOnce()) {
 }
 
 /// Goes into a stored type that holds itself, or on with one that it lies in; `read` gets what it looks like.
-pub fn within<R>(stored: &Schema, read: impl FnOnce(&Schema) -> Result<R, DecodeError>) -> Result<R, DecodeError> {
+pub fn within<R>(
+    stored: &Schema,
+    read: impl FnOnce(&Schema) -> Result<R, DecodeError>,
+) -> Result<R, DecodeError> {
     match stored {
         Schema::Recursive(body) => {
             STORED.with_borrow_mut(|around| around.push(body.clone()));

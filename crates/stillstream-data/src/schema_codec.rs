@@ -191,7 +191,10 @@ impl Reader {
             12 if self.version >= VERSION => match u32::decode(input)? {
                 n if n < self.around => Schema::Again(n),
                 n => {
-                    return invalid(format!("it refers to type {n} around it, and {} are there", self.around));
+                    return invalid(format!(
+                        "it refers to type {n} around it, and {} are there",
+                        self.around
+                    ));
                 }
             },
             tag => return invalid(format!("{tag} is no kind of type")),

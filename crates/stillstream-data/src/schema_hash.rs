@@ -115,11 +115,22 @@ impl Schema {
     }
 }
 
-fn feed_fields(fields: &[Field], around: &mut Around, input: &mut &[u8], hasher: &mut KeyHasher) -> Result<(), DecodeError> {
+fn feed_fields(
+    fields: &[Field],
+    around: &mut Around,
+    input: &mut &[u8],
+    hasher: &mut KeyHasher,
+) -> Result<(), DecodeError> {
     fields.iter().try_for_each(|field| field.schema.feed(around, input, hasher))
 }
 
-fn feed_items(inner: &Schema, n: u32, around: &mut Around, input: &mut &[u8], hasher: &mut KeyHasher) -> Result<(), DecodeError> {
+fn feed_items(
+    inner: &Schema,
+    n: u32,
+    around: &mut Around,
+    input: &mut &[u8],
+    hasher: &mut KeyHasher,
+) -> Result<(), DecodeError> {
     if matches!(inner, Schema::Primitive(name) if name == "u8") {
         let (bytes, rest) = input.split_at_checked(n as usize).ok_or(DecodeError::Short { what: "key" })?;
         *input = rest;

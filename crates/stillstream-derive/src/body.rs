@@ -121,7 +121,8 @@ fn enum_bodies(p: &TokenStream, shape: &Shape) -> Bodies {
         (TokenStream::new(), TokenStream::new(), TokenStream::new(), TokenStream::new(), TokenStream::new());
     for (at, variant) in variants.iter().enumerate() {
         let (at, ident, variant_name) = (at as u32, &variant.ident, &variant.name);
-        let bound: Vec<Ident> = written(&variant.parts).enumerate().map(|(n, _)| format_ident!("part_{n}")).collect();
+        let bound: Vec<Ident> =
+            written(&variant.parts).enumerate().map(|(n, _)| format_ident!("part_{n}")).collect();
         let members = written(&variant.parts).map(|part| &part.member);
         let pattern = quote!(Self::#ident { #(#members: #bound,)* .. });
         let parts = || written(&variant.parts).zip(&bound);

@@ -87,8 +87,9 @@ impl Shape {
             generics: input.generics.clone(),
             state: match of_type.state {
                 Some(path) => path,
-                None => syn::parse_str("::stillstream::state")
-                    .map_err(|e| Error::new(Span::call_site(), e))?,
+                None => {
+                    syn::parse_str("::stillstream::state").map_err(|e| Error::new(Span::call_site(), e))?
+                }
             },
             recursive: of_type.recursive,
             kind,
@@ -153,7 +154,10 @@ fn part(member: Member, field: &syn::Field) -> Result<Part> {
         }
     })?;
     if let (Some(skip), true) = (&skip, names.name.is_some() || !names.aliases.is_empty()) {
-        return Err(Error::new_spanned(skip, "a field that is never written has no name there: leave out `rename` and `alias`"));
+        return Err(Error::new_spanned(
+            skip,
+            "a field that is never written has no name there: leave out `rename` and `alias`",
+        ));
     }
     Ok(Part {
         name: names.name.unwrap_or_else(|| match &member {
@@ -179,7 +183,10 @@ fn each_name_once<'a, T: ToTokens + 'a>(
     for (place, name, aliases) in named {
         for name in std::iter::once(name).chain(aliases) {
             if seen.contains(&name) {
-                return Err(Error::new_spanned(place, format!("`{name}` is the name or former name of another one too")));
+                return Err(Error::new_spanned(
+                    place,
+                    format!("`{name}` is the name or former name of another one too"),
+                ));
             }
             seen.push(name);
         }
@@ -240,7 +247,10 @@ fn path(meta: &ParseNestedMeta<'_>) -> Result<Path> {
 }
 
 /// Hands over each setting of `#[data(..)]`.
-fn settings(attributes: &[Attribute], mut take: impl FnMut(&ParseNestedMeta<'_>) -> Result<()>) -> Result<()> {
+fn settings(
+    attributes: &[Attribute],
+    mut take: impl FnMut(&ParseNestedMeta<'_>) -> Result<()>,
+) -> Result<()> {
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("data")) {
         attribute.parse_nested_meta(|meta| take(&meta))?;
     }

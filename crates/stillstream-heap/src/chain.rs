@@ -4,6 +4,7 @@
 //! those in between: notices may be lost, and files of aborted checkpoints are deleted. It starts a new image
 //! when
 //!
+//! - a full checkpoint is asked for;
 //! - nothing is completed yet, or the state was restored from something that is not the job's own chain with
 //!   these key groups;
 //! - the changes have grown to the size of the image: so restoring reads, and storage keeps, at most about
@@ -207,14 +208,14 @@ impl Chain {
         self.pending.clear();
     }
 
-    /// Begins a link for checkpoint `id`.
-    pub fn freeze(&mut self, id: CheckpointId) -> ChainFreeze {
+    /// Begins a link for checkpoint `id`; a `full` one begins a new chain.
+    pub fn freeze(&mut self, id: CheckpointId, full: bool) -> ChainFreeze {
         self.serial += 1;
         if self.unshared.swap(false, Ordering::Relaxed) {
             self.bases.clear();
         }
         let stays = |base: &&Base| self.pending.iter().all(|pending| pending.keeps(base));
-        let base = self.bases.iter().rfind(stays).filter(|base| {
+        let base = self.bases.iter().rfind(stays).filter(|_| !full).filter(|base| {
             let (image, changes) = base.written.chain.bytes();
             changes < image && base.written.chain.files.len() < MOST_FILES
         });

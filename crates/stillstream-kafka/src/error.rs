@@ -150,6 +150,14 @@ pub enum KafkaError {
         /// What to do.
         next: String,
     },
+    /// Nothing is open under a transactional id.
+    #[error("nothing is open under the transactional id `{transactional_id}`: {state}")]
+    NothingOpen {
+        /// The id.
+        transactional_id: String,
+        /// What is known of it.
+        state: String,
+    },
     /// A sink is used in a way that it is not made for.
     #[error("{0}")]
     Misuse(&'static str),
@@ -163,9 +171,13 @@ impl KafkaError {
     pub(crate) fn connecting(brokers: &str, error: krafka::error::KrafkaError) -> Self {
         use krafka::error::KrafkaError as E;
         let next = match &error {
-            E::Auth { .. } => "see security.protocol, sasl.mechanism and the login, and what the listener expects",
+            E::Auth { .. } => {
+                "see security.protocol, sasl.mechanism and the login, and what the listener expects"
+            }
             E::Config { .. } => "see the properties of the client",
-            _ => "see that a broker listens there and can be reached from here, and that security.protocol is its listener's",
+            _ => {
+                "see that a broker listens there and can be reached from here, and that security.protocol is its listener's"
+            }
         };
         let may_pass = error.is_retriable();
         Self::Connect { brokers: brokers.to_string(), reason: error.to_string(), next, may_pass }
@@ -183,7 +195,9 @@ impl KafkaError {
     /// Whether it may pass by itself: a broker that is away, a leader that is being elected.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
-            Self::Connect { may_pass, .. } | Self::Asking { may_pass, .. } | Self::Request { may_pass, .. } => *may_pass,
+            Self::Connect { may_pass, .. }
+            | Self::Asking { may_pass, .. }
+            | Self::Request { may_pass, .. } => *may_pass,
             _ => false,
         }
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use stillstream_jobmaster::CheckpointReport;
 use stillstream_runtime::job::JobClient;
 use stillstream_storage::{Location, StorageError, dispose_of_savepoint};
-use stillstream_types::{Error, ErrorKind, Result, SavepointFormat};
+use stillstream_types::{CheckpointType, Error, ErrorKind, Result, SavepointFormat};
 
 use crate::jobs::Jobs;
 
@@ -22,8 +22,8 @@ fn location(report: CheckpointReport) -> Value {
     json!({ "location": report.path })
 }
 
-pub(crate) fn checkpoint(job: &JobClient) -> Result<Value> {
-    let report = job.trigger_checkpoint()?;
+pub(crate) fn checkpoint(job: &JobClient, kind: CheckpointType) -> Result<Value> {
+    let report = job.trigger_checkpoint_of_type(kind)?;
     Ok(json!({ "checkpointId": report.id.0, "stillstream-location": report.path }))
 }
 
@@ -50,7 +50,8 @@ pub(crate) fn dispose(jobs: &Jobs, path: &str) -> Result<Value> {
             ));
         }
     }
-    // the jobs of a process reach their stores in one way, as a rule; one without a job is left with the environment
+    // the jobs of a process reach their stores in one way, as a rule; one without a job is left with the
+    // environment
     let options = jobs.all().first().map(|job| job.storage_options().clone()).unwrap_or_default();
     dispose_of_savepoint(path, &options).map_err(StorageError::into_error)?;
     Ok(json!({}))

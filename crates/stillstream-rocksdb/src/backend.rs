@@ -296,6 +296,21 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         }
         Ok(())
     }
+
+    /// The synchronous part of a checkpoint. A `full` one uploads all files anew.
+    fn freeze_files(&mut self, id: CheckpointId, full: bool) -> Result<FrozenCheckpoint, StateError> {
+        let header = self.header();
+        match &self.database {
+            Some(database) if self.options.incremental && !header.states.is_empty() => {
+                self.hand_over()?;
+                let range = self.options.range;
+                let checkpoint =
+                    NativeSnapshot::checkpoint(database, (id, full), &header, range, &self.uploads)?;
+                Ok(FrozenCheckpoint::own(move |store, name| checkpoint.write(store, name)))
+            }
+            _ => Ok(self.freeze()?.into()),
+        }
+    }
 }
 
 impl<K: Key> KeyedBackend for RocksDbKeyedStateBackend<K> {
@@ -387,16 +402,11 @@ impl<K: Key> KeyedBackend for RocksDbKeyedStateBackend<K> {
     }
 
     fn freeze_checkpoint(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
-        let header = self.header();
-        match &self.database {
-            Some(database) if self.options.incremental && !header.states.is_empty() => {
-                self.hand_over()?;
-                let range = self.options.range;
-                let checkpoint = NativeSnapshot::checkpoint(database, id, &header, range, &self.uploads)?;
-                Ok(FrozenCheckpoint::own(move |store, name| checkpoint.write(store, name)))
-            }
-            _ => Ok(self.freeze()?.into()),
-        }
+        self.freeze_files(id, false)
+    }
+
+    fn freeze_full(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
+        self.freeze_files(id, true)
     }
 
     /// All files of the database, whether checkpoints are incremental or not.

@@ -1,15 +1,16 @@
 //! Figures of a running job, counted once a batch.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Counts by name, for rare events (late records, skipped rows, expired entries), and numbers that go up and down
-/// (how far a source is behind).
+/// Counts by name, over all subtasks of a process (late records, skipped rows, expired entries, and what users
+/// count), and numbers that go up and down (how far a source is behind).
 #[derive(Debug, Default)]
 pub struct Counters {
-    counts: Mutex<BTreeMap<String, u64>>,
+    counts: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
     /// Those of this process, and by its number those of each worker process.
     gauges: Mutex<BTreeMap<(Option<usize>, String), u64>>,
 }
@@ -20,22 +21,28 @@ impl Counters {
         if n == 0 {
             return;
         }
-        let mut counts = self.counts.lock();
-        match counts.get_mut(name) {
-            Some(count) => *count += n,
+        let counts = self.counts.lock();
+        match counts.get(name) {
+            Some(count) => _ = count.fetch_add(n, Ordering::Relaxed),
             None => {
-                counts.insert(name.to_string(), n);
+                drop(counts);
+                self.handle(name).fetch_add(n, Ordering::Relaxed);
             }
         }
     }
 
-    /// Sets a number that goes up and down. In the figures of the job it is the sum over its processes, so only one
-    /// subtask at a time should set it to something else than 0.
+    /// Sets a number that goes up and down. In the figures of the job it is the sum over its processes, so only
+    /// one subtask at a time should set it to something else than 0.
     pub fn set(&self, name: &str, n: u64) {
         self.gauges.lock().insert((None, name.to_string()), n);
     }
 
-    /// All counts and numbers.
+    /// The count of `name`, for those that count often.
+    pub fn handle(&self, name: &str) -> Arc<AtomicU64> {
+        self.counts.lock().entry(name.to_string()).or_default().clone()
+    }
+
+    /// All counts of what has happened at all, and all numbers.
     pub fn all(&self) -> BTreeMap<String, u64> {
         let mut all = self.counts();
         for ((_, name), n) in &*self.gauges.lock() {
@@ -47,7 +54,9 @@ impl Counters {
 
     /// What only grows.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
-        self.counts.lock().clone()
+        let counts = self.counts.lock();
+        let counted = counts.iter().map(|(name, count)| (name.clone(), count.load(Ordering::Relaxed)));
+        counted.filter(|(_, count)| *count > 0).collect()
     }
 
     /// What goes up and down in this process.

@@ -75,11 +75,12 @@ impl CheckpointStorage {
         JobStorage { job, streams, register, options, handle }
     }
 
-    /// Writes, reads and deletes a small file, so that a directory that cannot be used is found before the job starts. A store
-    /// that replaces objects on condition of their tag must show that it does.
+    /// Writes, reads and deletes a small file, so that a directory that cannot be used is found before the
+    /// job starts. A store that replaces objects on condition of their tag must show that it does.
     ///
     /// # Errors
-    /// [`StorageError::NotWritable`] with path and reason; [`StorageError::NoCompareAndSet`] where no register can live.
+    /// [`StorageError::NotWritable`] with path and reason; [`StorageError::NoCompareAndSet`] where no
+    /// register can live.
     pub fn probe_writable(&self) -> Result<(), StorageError> {
         let key = format!("probe-{:016x}", self.options.process_tag);
         let path = self.store.display("");
@@ -116,16 +117,17 @@ impl CheckpointStorage {
             let _ = self.store.delete(key);
             Err(StorageError::NoCompareAndSet { location: self.store.display(""), found: found.into() })
         };
-        let unsupported = |error: &StorageError| {
-            matches!(error, StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::Unsupported)
-        };
+        let unsupported = |error: &StorageError| matches!(error, StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::Unsupported);
         match self.store.put_new(key, content) {
             Ok(Created::Exists) => {}
-            Ok(Created::New(_)) => return missing("its store creates an object again that exists (`If-None-Match`)"),
+            Ok(Created::New(_)) => {
+                return missing("its store creates an object again that exists (`If-None-Match`)");
+            }
             Err(error) if unsupported(&error) => return missing("its store has no conditional writes"),
             Err(error) => return Err(error),
         }
-        let other = Tag { e_tag: Some("\"00000000000000000000000000000000\"".into()), version: Some("1".into()) };
+        let other =
+            Tag { e_tag: Some("\"00000000000000000000000000000000\"".into()), version: Some("1".into()) };
         match self.store.put_if(key, content, &other)? {
             Replaced::Mismatch => Ok(()),
             Replaced::New(_) => missing("its store replaces an object whose tag is another one (`If-Match`)"),

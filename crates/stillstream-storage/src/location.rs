@@ -118,7 +118,9 @@ impl RemoteLocation {
             });
         }
         if authority.is_empty() && kind != StoreKind::Hdfs {
-            return Err(bad(format!("the bucket is missing; it follows the slashes, as in `{scheme}://bucket/folder`")));
+            return Err(bad(format!(
+                "the bucket is missing; it follows the slashes, as in `{scheme}://bucket/folder`"
+            )));
         }
         if text.contains(['?', '#']) {
             return Err(bad("a location has neither `?` nor `#` in it".into()));
@@ -152,8 +154,8 @@ impl fmt::Display for Location {
 }
 
 impl Location {
-    /// Reads a plain path (absolute, or relative to the current directory) or a URI: `file:`, or the scheme of a
-    /// [`StoreKind`].
+    /// Reads a plain path (absolute, or relative to the current directory) or a URI: `file:`, or the scheme
+    /// of a [`StoreKind`].
     ///
     /// # Errors
     /// [`StorageError::SchemeNotSupported`] for a scheme that Flink knows and this release does not, and
@@ -198,7 +200,8 @@ impl Location {
         }
     }
 
-    /// The folder that it lies in, and its name there; `None` at the root of a store, or where the name is not UTF-8.
+    /// The folder that it lies in, and its name there; `None` at the root of a store, or where the name is
+    /// not UTF-8.
     pub fn split(&self) -> Option<(Self, String)> {
         match self {
             Self::Local(path) => {
@@ -324,9 +327,13 @@ mod tests {
 
     #[test]
     fn credentials_in_a_location_are_refused_and_not_repeated() {
-        for text in ["s3://AKIAEXAMPLE:sesame@bucket/x", "hdfs://anna:sesame@name/x", "az://anna:sesame@c/x"] {
+        for text in ["s3://AKIAEXAMPLE:sesame@bucket/x", "hdfs://anna:sesame@name/x", "az://anna:sesame@c/x"]
+        {
             let error = Location::parse(text).unwrap_err().to_string();
-            assert!(!error.contains("sesame") && !error.contains("AKIA") && error.contains("credentials"), "{error}");
+            assert!(
+                !error.contains("sesame") && !error.contains("AKIA") && error.contains("credentials"),
+                "{error}"
+            );
         }
     }
 

@@ -155,7 +155,11 @@ fn directory_of(path: &Path, location: &str) -> Result<PathBuf, StorageError> {
     let found = match fs::metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(bad("nothing is there; name a checkpoint's directory, such as `../chk-17`".into()));
+            // the folder above may be a job's, and the number a wrong one
+            let hint = path.parent().map(|above| hint(above, "kept there: ")).unwrap_or_default();
+            return Err(bad(format!(
+                "nothing is there; name a checkpoint's directory, such as `../chk-17`{hint}"
+            )));
         }
         Err(error) => return Err(StorageError::io("look at", path.display().to_string(), error)),
     };
@@ -173,17 +177,26 @@ fn directory_of(path: &Path, location: &str) -> Result<PathBuf, StorageError> {
     if path.join(METADATA_FILE).is_file() {
         return Ok(path);
     }
-    let inside = newest_inside(&path);
-    let hint =
-        inside.map_or_else(String::new, |name| format!("; did you mean `{}`?", path.join(name).display()));
+    let hint = hint(&path, "did you mean one of those in it? ");
     Err(bad(format!("there is no `{METADATA_FILE}` in it, so it is not a completed checkpoint{hint}")))
 }
 
-/// The checkpoint with the highest number, if `path` is a job's directory.
-fn newest_inside(path: &Path) -> Option<String> {
-    let names = fs::read_dir(path).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let numbered = names.filter_map(|name| Some((checkpoint_paths::checkpoint_of(&name)?, name)));
-    numbered.filter(|(_, name)| path.join(name).join(METADATA_FILE).is_file()).max().map(|(_, name)| name)
+/// At most so many are named.
+const NAMED: usize = 10;
+
+/// The snapshots in `path`, the newest first, if it is the directory of a job or one of savepoints.
+fn hint(path: &Path, said: &str) -> String {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let whole = names.filter(|name| path.join(name).join(METADATA_FILE).is_file());
+    let mut found: Vec<_> = whole.map(|name| (checkpoint_paths::checkpoint_of(&name), name)).collect();
+    found.sort_unstable_by(|one, other| other.cmp(one));
+    let named = found.iter().take(NAMED).map(|(_, name)| format!("`{}`", path.join(name).display()));
+    match (found.len(), named.collect::<Vec<_>>().join(", ")) {
+        (0, _) => String::new(),
+        (count, named) if count > NAMED => format!("; {said}{named} and {} more", count - NAMED),
+        (_, named) => format!("; {said}{named}"),
+    }
 }
 
 /// The same in a store that is reached over the network.

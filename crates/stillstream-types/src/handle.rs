@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::checkpoint_paths;
@@ -268,6 +269,9 @@ pub struct OperatorState {
     pub max_parallelism: u32,
     /// State by subtask; subtasks without state are left out.
     pub subtasks: BTreeMap<SubtaskIndex, OperatorSubtaskState>,
+    /// What the enumerator of a source knew when the checkpoint was triggered; `None` if there is none, or if it
+    /// knew nothing yet.
+    pub enumerator: Option<Arc<[u8]>>,
 }
 
 /// Why a checkpoint was taken, and who may delete it.
@@ -300,6 +304,49 @@ pub struct SavepointTarget {
     pub format: SavepointFormat,
 }
 
+/// Which checkpoint somebody wants who asks for one (Flink's `CheckpointType`).
+///
+/// ```
+/// use stillstream_types::CheckpointType;
+/// assert_eq!("FULL".parse(), Ok(CheckpointType::Full));
+/// assert_eq!(CheckpointType::default().to_string(), "CONFIGURED");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum CheckpointType {
+    /// As the job takes them by itself: incremental if `execution.checkpointing.incremental` says so.
+    #[default]
+    Configured,
+    /// One that names no file of an earlier checkpoint. Later incremental ones build on it.
+    Full,
+    /// One that leaves out what completed checkpoints hold. Only for a job whose checkpoints are incremental.
+    Incremental,
+}
+
+impl CheckpointType {
+    /// All of them, with their names.
+    const NAMES: [(Self, &'static str); 3] =
+        [(Self::Configured, "CONFIGURED"), (Self::Full, "FULL"), (Self::Incremental, "INCREMENTAL")];
+}
+
+impl fmt::Display for CheckpointType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Self::NAMES.iter().filter(|(kind, _)| kind == self).try_for_each(|(_, name)| f.write_str(name))
+    }
+}
+
+impl FromStr for CheckpointType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::NAMES.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind);
+        known.ok_or_else(|| {
+            format!(
+                "checkpoint type `{text}` is not known: `CONFIGURED`, `FULL` or `INCREMENTAL` is expected"
+            )
+        })
+    }
+}
+
 /// In which form an operator is asked for its state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SnapshotForm {
@@ -307,6 +354,8 @@ pub enum SnapshotForm {
     /// checkpoints.
     #[default]
     Checkpoint,
+    /// For a checkpoint that names no file of an earlier one. Later ones may name its files.
+    FullCheckpoint,
     /// For a savepoint, which names no file but its own.
     Savepoint(SavepointFormat),
 }
@@ -331,16 +380,22 @@ pub struct CheckpointMetadata {
 }
 
 impl OperatorState {
-    /// Bytes of state, of all subtasks.
+    /// Bytes of state, of all subtasks and of the enumerator.
     pub fn bytes(&self) -> u64 {
-        sum(self.subtasks.values().map(OperatorSubtaskState::len))
+        let enumerator = self.enumerator.as_ref().map(|state| state.len() as u64);
+        sum(self.subtasks.values().map(OperatorSubtaskState::len).chain(enumerator))
+    }
+
+    /// Whether there is no state.
+    pub fn is_empty(&self) -> bool {
+        self.enumerator.is_none() && self.subtasks.values().all(OperatorSubtaskState::is_empty)
     }
 }
 
 impl CheckpointMetadata {
     /// Bytes of state.
     pub fn state_len(&self) -> u64 {
-        sum(self.operators.iter().flat_map(|o| o.subtasks.values()).map(OperatorSubtaskState::len))
+        sum(self.operators.iter().map(OperatorState::bytes))
     }
 
     /// Every stream that it names.
@@ -484,6 +539,8 @@ pub struct JobStart {
     pub fell_back_to: Option<CheckpointId>,
     /// Operators of which state was left behind by choice.
     pub left_behind: Vec<OperatorId>,
+    /// Fields whose values were dropped by choice, one sentence each.
+    pub dropped_fields: Vec<String>,
 }
 
 /// The one truth about a job's checkpoints, changed only by compare-and-set.

@@ -41,8 +41,8 @@ pub use choice::{
 };
 pub use error::{Error, ErrorKind, Result, ResultExt};
 pub use handle::{
-    CheckpointKind, CheckpointMetadata, CompletedRef, IncrementalFormat, IncrementalHandle, JobEnd,
-    JobFigures, JobOutcome, JobStart, KeyGroupSection, KeyedSnapshot, KeyedStateHandle, NamedStream,
+    CheckpointKind, CheckpointMetadata, CheckpointType, CompletedRef, IncrementalFormat, IncrementalHandle,
+    JobEnd, JobFigures, JobOutcome, JobStart, KeyGroupSection, KeyedSnapshot, KeyedStateHandle, NamedStream,
     OperatorState, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode,
     RegisterRecord, SavepointFormat, SavepointTarget, SnapshotForm, SnapshotIdentity, StartedFrom,
     StreamHandle, TaskSnapshot,

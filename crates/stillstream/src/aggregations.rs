@@ -17,7 +17,8 @@ use crate::operators::delegate::delegate_rest;
 use crate::operators::keyed_value::Step;
 use crate::window::{Trigger, WindowedStream};
 
-/// What [`sum`](KeyedStream::sum) adds up. A sum that the type cannot hold fails the job; it does not wrap around.
+/// What [`sum`](KeyedStream::sum) adds up. A sum that the type cannot hold fails the job; it does not wrap
+/// around.
 ///
 /// ```
 /// use stillstream::Summable;
@@ -66,8 +67,8 @@ fn too_large<V>() -> Error {
     Error::new(ErrorKind::User, message)
 }
 
-/// An aggregate whose every step can fail: what [`Aggregate`] is, with errors. An error fails the job, which then restarts by its
-/// restart strategy.
+/// An aggregate whose every step can fail: what [`Aggregate`] is, with errors. An error fails the job, which
+/// then restarts by its restart strategy.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -155,10 +156,11 @@ fn more<V: PartialOrd>(new: &V, old: &V) -> bool {
     new > old
 }
 
-/// The sum of a number of each record, the least or greatest one so far, or the record that has it. Each record in is one out.
+/// The sum of a number of each record, the least or greatest one so far, or the record that has it. Each
+/// record in is one out.
 impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
-    /// Adds up a number of the records of each key, and emits key and sum after each record. A sum that its type cannot hold fails
-    /// the job.
+    /// Adds up a number of the records of each key, and emits key and sum after each record. A sum that its
+    /// type cannot hold fails the job.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -169,10 +171,7 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
     /// assert_eq!(sums.items(), [("a".to_string(), 3), ("a".to_string(), 7)]);
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn sum<V: Summable>(
-        &self,
-        f: impl Fn(&T) -> V + Send + Sync + 'static,
-    ) -> DataStream<(S::Key, V)> {
+    pub fn sum<V: Summable>(&self, f: impl Fn(&T) -> V + Send + Sync + 'static) -> DataStream<(S::Key, V)> {
         let selector = self.selector();
         let add = move |sum: &mut V, record: T| {
             *sum = sum.clone().plus(f(&record)).ok_or_else(too_large::<V>)?;
@@ -181,8 +180,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         self.by_fallible_value("sum", "sum", TryStep(|| V::ZERO, add))
     }
 
-    /// The least value of the records of each key so far: key and value after each record. One that cannot be compared, as NaN, is
-    /// passed over, unless it is the first.
+    /// The least value of the records of each key so far: key and value after each record. One that cannot be
+    /// compared, as NaN, is passed over, unless it is the first.
     ///
     /// ```
     /// # use stillstream::prelude::*;
@@ -206,7 +205,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         self.extreme("max", f, more)
     }
 
-    /// The record with the least value of each key so far, after each record; the first of those that have it.
+    /// The record with the least value of each key so far, after each record; the first of those that have
+    /// it.
     ///
     /// ```
     /// # use stillstream::prelude::*;
@@ -219,7 +219,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         self.reduce(move |old, new| if less(&f(&new), &f(&old)) { new } else { old }).name("min_by")
     }
 
-    /// The record with the greatest value of each key so far, after each record; the first of those that have it.
+    /// The record with the greatest value of each key so far, after each record; the first of those that have
+    /// it.
     pub fn max_by<V: PartialOrd>(&self, f: impl Fn(&T) -> V + Send + Sync + 'static) -> DataStream<T> {
         self.reduce(move |old, new| if more(&f(&new), &f(&old)) { new } else { old }).name("max_by")
     }
@@ -242,8 +243,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         self.by_fallible_value(name, name, TryStep(|| None, step))
     }
 
-    /// [`map_with_state`](Self::map_with_state) with a function that can fail. An error fails the job, which then restarts by its
-    /// restart strategy.
+    /// [`map_with_state`](Self::map_with_state) with a function that can fail. An error fails the job, which
+    /// then restarts by its restart strategy.
     ///
     /// ```
     /// # use stillstream::prelude::*;
@@ -307,7 +308,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.try_aggregate_with(sum, |key, _, sum| (key.clone(), sum)).name("window.sum")
     }
 
-    /// The least value of the records of each key and window. One that cannot be compared, as NaN, is passed over, unless it is the first.
+    /// The least value of the records of each key and window. One that cannot be compared, as NaN, is passed
+    /// over, unless it is the first.
     pub fn min<V: Data + PartialOrd>(
         self,
         f: impl Fn(&T) -> V + Send + Sync + 'static,
@@ -315,7 +317,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.extreme(f, less).name("window.min")
     }
 
-    /// The greatest value of the records of each key and window. One that cannot be compared, as NaN, is passed over, unless it is the first.
+    /// The greatest value of the records of each key and window. One that cannot be compared, as NaN, is
+    /// passed over, unless it is the first.
     pub fn max<V: Data + PartialOrd>(
         self,
         f: impl Fn(&T) -> V + Send + Sync + 'static,
@@ -434,7 +437,8 @@ impl<T: Data, V: Data, F: Fn(&T) -> V + Send + Sync + 'static> TryAggregate for 
 }
 
 thread_local! {
-    /// The first error of an aggregate during the present call of its operator, which a table of state has no way to return.
+    /// The first error of an aggregate during the present call of its operator, which a table of state has no
+    /// way to return.
     static FAILED: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
 
@@ -470,7 +474,8 @@ impl<A: TryAggregate> Aggregate for Noting<A> {
     }
 }
 
-/// Returns what aggregates have noted during a call of the operator: the job fails before anything that follows from it is kept.
+/// Returns what aggregates have noted during a call of the operator: the job fails before anything that
+/// follows from it is kept.
 struct Failing {
     inner: Box<dyn Operator>,
 }
@@ -531,12 +536,27 @@ mod tests {
 
     #[test]
     fn sums_and_extremes_of_a_key_come_after_each_record() {
-        assert_eq!(run(|rows| rows.key_by(|row| row.0).sum(|row| row.1)), [(1, 5), (2, 7), (1, 8), (1, 11), (1, 20)]);
-        assert_eq!(run(|rows| rows.key_by(|row| row.0).min(|row| row.1)), [(1, 5), (2, 7), (1, 3), (1, 3), (1, 3)]);
-        assert_eq!(run(|rows| rows.key_by(|row| row.0).max(|row| row.1)), [(1, 5), (2, 7), (1, 5), (1, 5), (1, 9)]);
+        assert_eq!(
+            run(|rows| rows.key_by(|row| row.0).sum(|row| row.1)),
+            [(1, 5), (2, 7), (1, 8), (1, 11), (1, 20)]
+        );
+        assert_eq!(
+            run(|rows| rows.key_by(|row| row.0).min(|row| row.1)),
+            [(1, 5), (2, 7), (1, 3), (1, 3), (1, 3)]
+        );
+        assert_eq!(
+            run(|rows| rows.key_by(|row| row.0).max(|row| row.1)),
+            [(1, 5), (2, 7), (1, 5), (1, 5), (1, 9)]
+        );
         let names = |rows: Vec<Row>| rows.into_iter().map(|row| row.2).collect::<Vec<_>>();
-        assert_eq!(names(run(|rows| rows.key_by(|row| row.0).min_by(|row| row.1))), ["a", "b", "c", "c", "c"]);
-        assert_eq!(names(run(|rows| rows.key_by(|row| row.0).max_by(|row| row.1))), ["a", "b", "a", "a", "e"]);
+        assert_eq!(
+            names(run(|rows| rows.key_by(|row| row.0).min_by(|row| row.1))),
+            ["a", "b", "c", "c", "c"]
+        );
+        assert_eq!(
+            names(run(|rows| rows.key_by(|row| row.0).max_by(|row| row.1))),
+            ["a", "b", "a", "a", "e"]
+        );
     }
 
     #[test]
@@ -556,7 +576,8 @@ mod tests {
     #[test]
     fn extremes_of_a_window_are_key_and_value() {
         let env = StreamExecutionEnvironment::new();
-        let by_time = WatermarkStrategy::monotonic().timestamp(|row: &Row| Timestamp::from_millis(row.1.into()));
+        let by_time =
+            WatermarkStrategy::monotonic().timestamp(|row: &Row| Timestamp::from_millis(row.1.into()));
         let timed = env.from_collection(rows()).watermarks(by_time);
         let windows = timed.key_by(|row| row.0).window(GlobalWindows::create_with_end_of_stream_trigger());
         let (least, most) = (windows.clone().min(|row| row.1).collect(), windows.max(|row| row.1).collect());
@@ -621,11 +642,13 @@ mod tests {
             let text = driver.record_at("x".into(), at(2)).unwrap_err().to_string();
             assert!(text.contains("invalid digit"), "{n}: {text}");
         }
-        let mut result = StreamDriver::new(|rows| keyed(rows).window(Tumbling::of(seconds(1))).try_aggregate(Total));
+        let mut result =
+            StreamDriver::new(|rows| keyed(rows).window(Tumbling::of(seconds(1))).try_aggregate(Total));
         result.record_at("99".into(), at(1)).unwrap();
         let text = result.watermark(at(1_000)).unwrap_err().to_string();
         assert!(text.contains("99 is no result"), "{text}");
-        let mut merged = StreamDriver::new(|rows| keyed(rows).window(Session::with_gap(seconds(1))).try_aggregate(Total));
+        let mut merged =
+            StreamDriver::new(|rows| keyed(rows).window(Session::with_gap(seconds(1))).try_aggregate(Total));
         for (value, time) in [("13", 0), ("13", 1_900)] {
             merged.record_at(value.into(), at(time)).unwrap();
         }

@@ -239,7 +239,8 @@ impl<T: Data, S: KeySelector<T>, R: Data> BroadcastConnected<T, S, R> {
 }
 
 impl<T: Data> DataStream<T> {
-    /// Puts two streams side by side, for a function that sees both; see [`CoProcess`].
+    /// Puts two streams side by side, for a function that sees both: by key, see [`CoProcess`]; without keys,
+    /// see [`ConnectedProcess`](crate::functions::ConnectedProcess).
     pub fn connect<U: Data>(&self, other: &DataStream<U>) -> ConnectedStreams<T, U> {
         self.check_same(other.graph(), "connect");
         ConnectedStreams { first: self.clone(), second: other.clone() }
@@ -254,6 +255,17 @@ pub struct ConnectedStreams<T, U> {
 }
 
 impl<T: Data, U: Data> ConnectedStreams<T, U> {
+    /// Appends an operator that reads both.
+    pub(crate) fn operator<R: Data, O: stillstream_runtime::Operator>(
+        &self,
+        spec: NodeSpec,
+        make: impl Fn() -> Result<O> + Send + Sync + 'static,
+    ) -> DataStream<R> {
+        let graph = self.first.graph().clone();
+        let upstream = graph.operator(spec, &[self.first.upstreams(), self.second.upstreams()], make);
+        DataStream::new(graph, upstream)
+    }
+
     /// Partitions both by the same key.
     pub fn key_by<K: Key, F1, F2>(
         &self,

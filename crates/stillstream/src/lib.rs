@@ -31,6 +31,7 @@
 //! | functions with state and timers | [`KeyedProcess`], [`CoProcess`], [`BroadcastProcess`] |
 //! | event time | [`window`], [`watermark`] |
 //! | joins | [`join`] |
+//! | operators of your own | [`operator`] |
 //! | state | [`state`] |
 //! | files, generators, sinks | [`connectors`] |
 //! | connectors of your own | [`connect`] |
@@ -48,12 +49,14 @@ mod collector;
 mod data_stream;
 mod environment;
 mod exit;
+mod expiring_functions;
 pub mod functions;
 mod graph;
 pub mod join;
 mod keyed_functions;
 mod keyed_stream;
 mod logging;
+pub mod operator;
 mod operators;
 mod partitioning;
 mod plain_functions;
@@ -83,6 +86,8 @@ pub use sinks::StreamSink;
 pub use stillstream_config as config;
 pub use stillstream_connectors as connectors;
 pub use stillstream_derive::main;
+#[cfg(feature = "kafka")]
+pub use stillstream_kafka as kafka;
 pub use stillstream_jobmaster::{
     CheckpointReport, CheckpointStatistics, CheckpointStatus, CheckpointSummary, JobStatus, LongestPhases,
 };
@@ -93,6 +98,6 @@ pub use stillstream_runtime::job::{
 };
 pub use stillstream_runtime::{Batch, SourceStatus};
 pub use stillstream_types::{
-    CheckpointId, Error, ErrorKind, RestartStrategy, Result, ResultExt, SavepointFormat,
+    CheckpointId, CheckpointType, Error, ErrorKind, RestartStrategy, Result, ResultExt, SavepointFormat,
 };
 pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};

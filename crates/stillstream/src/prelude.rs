@@ -5,6 +5,11 @@ pub use std::time::Duration;
 pub use stillstream_connectors::{
     Collect, CsvSource, Discard, FileSink, Generator, Malformed, OnMalformed, Print, TextSource,
 };
+#[cfg(feature = "kafka")]
+pub use stillstream_kafka::{
+    sink::{Delivery, KafkaRecord, KafkaSink, OnLostTransaction},
+    source::{ConsumerRecord, DeadLetter, KafkaSource, OffsetReset, OnBadRecord, StartOffsets, StopOffsets, Topics},
+};
 pub use stillstream_runtime::job::{JobClient, JobEnding, JobResult};
 #[cfg(feature = "serde-adapter")]
 pub use stillstream_state::Serde;
@@ -14,13 +19,14 @@ pub use stillstream_state::{
 };
 pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
 pub use stillstream_types::{
-    CheckpointingMode, Error, ErrorKind, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
-    Result, ResultExt, SavepointFormat, Timestamp,
+    CheckpointType, CheckpointingMode, Error, ErrorKind, ExternalizedCheckpointRetention, PendingTimers,
+    ProgressMode, Result, ResultExt, SavepointFormat, Timestamp,
 };
 
 pub use crate::functions::{
-    BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
-    ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
+    BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, ConnectedProcess,
+    Context, ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, OperatorStates, Process,
+    ProcessContext, States, TimedContext,
 };
 pub use crate::join::{after, before};
 pub use crate::watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
@@ -28,7 +34,6 @@ pub use crate::window::{
     GlobalWindows, ProcessWindow, Session, Sliding, TimeWindow, Tumbling, WindowContext, WindowStates,
 };
 pub use crate::{
-    AsyncRetry, Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,
-    RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink,
-    TryAggregate,
+    AsyncRetry, Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend,
+    OutputTag, RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink, TryAggregate,
 };

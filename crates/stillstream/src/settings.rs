@@ -65,6 +65,7 @@ pub(crate) fn job_settings(
         restart: Some(config.restart_strategy()),
         from_snapshot: config.get(o::RECOVERY_PATH),
         allow_non_restored_state: config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE),
+        allow_dropped_fields: config.get(o::ALLOW_DROPPED_FIELDS),
         start_fresh: config.get(o::START_FRESH),
         // LEGACY is refused by `validate`
         claim_snapshot: config.get(o::RECOVERY_CLAIM_MODE) == RecoveryClaimMode::Claim,
@@ -80,7 +81,6 @@ pub(crate) fn job_settings(
             Duration::ZERO => FOREVER,
             timeout => timeout.min(FOREVER),
         },
-        incremental_checkpoints: config.get(o::INCREMENTAL_CHECKPOINTS),
         inline_threshold: config.get(o::DATA_INLINE_THRESHOLD).bytes(),
         remote_storage: remote_storage(config),
         storage_timeout: config.get(o::STORAGE_TIMEOUT),
@@ -118,6 +118,7 @@ fn checkpoint(config: &Configuration) -> CheckpointConfig {
         tolerable_failed_checkpoints: natural(config.get(o::TOLERABLE_FAILED_CHECKPOINTS)),
         num_retained: natural(config.get(o::NUM_RETAINED_CHECKPOINTS)) as usize,
         retention: config.get(o::EXTERNALIZED_CHECKPOINT_RETENTION),
+        incremental: config.get(o::INCREMENTAL_CHECKPOINTS),
     }
 }
 

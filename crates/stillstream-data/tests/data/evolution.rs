@@ -121,7 +121,12 @@ fn of_two_stored_names_the_present_one_counts() {
 fn numbers_become_wider_and_a_value_becomes_an_option() {
     fn becomes<A: Data, B: Data + PartialEq + Debug>(from: A, to: B) {
         let stored = A::schema();
-        assert_eq!(B::schema().compatible_with(&stored), Compatibility::AfterMigration, "{stored} to {}", B::schema());
+        assert_eq!(
+            B::schema().compatible_with(&stored),
+            Compatibility::AfterMigration,
+            "{stored} to {}",
+            B::schema()
+        );
         let bytes = bytes_of(&from);
         let mut input = &bytes[..];
         assert_eq!(B::decode_evolved(&stored, &mut input), Ok(to));

@@ -43,12 +43,18 @@ fn leaf(name: &str) -> Tree {
 }
 
 fn chain(n: usize) -> Chain<u8> {
-    (1..n).fold(Chain { value: 0, next: None }, |next, at| Chain { value: at as u8, next: Some(Box::new(next)) })
+    (1..n).fold(Chain { value: 0, next: None }, |next, at| Chain {
+        value: at as u8,
+        next: Some(Box::new(next)),
+    })
 }
 
 #[test]
 fn a_type_that_holds_itself_comes_back_as_it_went() {
-    let tree = Tree { name: "a".into(), children: vec![leaf("b"), Tree { name: "c".into(), children: vec![leaf("d")] }] };
+    let tree = Tree {
+        name: "a".into(),
+        children: vec![leaf("b"), Tree { name: "c".into(), children: vec![leaf("d")] }],
+    };
     check((tree.clone(), 7u8));
     check(Expr::Call {
         name: "f".into(),
@@ -88,7 +94,8 @@ fn a_value_that_nests_too_deep_is_neither_written_nor_read() {
     // the count is right again
     check(chain(128));
     let deep = [0u8, 1].repeat(1_000_000);
-    let deeper = |found: Result<(), DecodeError>| assert!(found.unwrap_err().to_string().contains("deeper than 128"));
+    let deeper =
+        |found: Result<(), DecodeError>| assert!(found.unwrap_err().to_string().contains("deeper than 128"));
     deeper(Chain::<u8>::decode(&mut &deep[..]).map(drop));
     deeper(Chain::<u8>::decode_evolved(&Chain::<u8>::schema(), &mut &deep[..]).map(drop));
     deeper(Chain::<u8>::schema().skip(&mut &deep[..]));

@@ -66,8 +66,7 @@ fn a_serde_type_comes_back_as_it_went() {
 
 #[test]
 fn the_self_describing_form_is_the_documented_one() {
-    let value =
-        Serde((Skips { a: 300, b: None, c: "x".into() }, Some(-1i8), vec![Adjacent::Unit], 0.5f32));
+    let value = Serde((Skips { a: 300, b: None, c: "x".into() }, Some(-1i8), vec![Adjacent::Unit], 0.5f32));
     let expected: Vec<u8> = [
         &[14, 4, 0, 0, 0][..], // a list of four
         &[15, 2, 0, 0, 0, 12, 1, b'a', 5, 0xac, 2, 12, 1, b'c', 12, 1, b'x'],
@@ -84,8 +83,7 @@ fn the_self_describing_form_is_the_documented_one() {
 
 #[test]
 fn types_that_look_at_what_was_written_come_back_as_they_went() {
-    let json =
-        serde_json::json!({"a": [1, -2, 2.5, null, true, "x"], "b": {"c": u64::MAX, "d": i64::MIN}});
+    let json = serde_json::json!({"a": [1, -2, 2.5, null, true, "x"], "b": {"c": u64::MAX, "d": i64::MIN}});
     check(Serde(json.clone()));
     for b in [None, Some(3)] {
         check((Serde(Skips { a: 1, b, c: "x".into() }), 9u8));

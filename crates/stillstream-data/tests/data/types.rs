@@ -98,7 +98,8 @@ fn times_of_chrono_come_back_as_they_went() {
     assert_eq!(bytes_of(&NaiveDate::from_ymd_opt(1970, 1, 2).unwrap()), [1, 0, 0, 0]);
     let leap = NaiveTime::from_hms_nano_opt(23, 59, 59, 1_999_999_999).unwrap();
     check((NaiveTime::MIN, leap));
-    for time in [DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC, DateTime::from_timestamp(-1, 5).unwrap()] {
+    for time in [DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC, DateTime::from_timestamp(-1, 5).unwrap()]
+    {
         check(time);
         check::<NaiveDateTime>(time.naive_utc());
     }

@@ -161,7 +161,12 @@ impl CheckpointCoordinator {
         self.clock.advance(at);
         match event {
             Event::AttemptRequested => self.on_attempt_requested(),
-            Event::AttemptStarted { generation, tasks } => self.on_attempt_started(generation, tasks),
+            Event::AttemptStarted { generation, tasks, enumerators } => {
+                self.on_attempt_started(generation, tasks, enumerators);
+            }
+            Event::Enumerated { generation, operator, state } => {
+                self.attempts.enumerated(generation, operator, state);
+            }
             Event::AttemptStopped { generation, reason, restarts } => {
                 self.on_attempt_stopped(generation, &reason, restarts);
             }
@@ -170,8 +175,8 @@ impl CheckpointCoordinator {
                 self.on_commit_confirmed(generation, checkpoint, subtask);
             }
             Event::Tick => self.commands.forget_wake(),
-            Event::TriggerRequested { request, savepoint, forced } => {
-                self.on_trigger_requested(request, savepoint, forced);
+            Event::TriggerRequested { request, savepoint, full, forced } => {
+                self.on_trigger_requested(request, savepoint, full, forced);
             }
             Event::StopRequested { request, savepoint, drain } => {
                 self.on_stop_requested(request, savepoint, drain);

@@ -1,12 +1,13 @@
 //! The job engine: takes in what happened and says what to do. It owns the checkpoint coordinator.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CompletedRef, Error, ErrorKind, Generation, JobFigures, JobOutcome, RegisterRecord, Result,
-    SubtaskId,
+    CheckpointId, CheckpointType, CompletedRef, Error, ErrorKind, Generation, JobFigures, JobOutcome,
+    OperatorId, RegisterRecord, Result, SubtaskId,
 };
 
 use super::exceptions::{ExceptionEntry, Exceptions};
@@ -21,7 +22,7 @@ use crate::checkpoint::event::{Event, RequestId};
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
 use crate::checkpoint::statistics::{CheckpointStatistics, CheckpointSummary};
 use crate::checkpoint::{CheckpointCoordinator, CoordinatorSetup};
-use crate::message::Control;
+use crate::message::{Assignment, Control};
 use crate::moment::Moment;
 use crate::plan::TaskInfo;
 
@@ -39,6 +40,10 @@ pub(super) struct Attempt {
     pub(super) drain_until: Option<Duration>,
     /// The task whose failure ends it, where that is known.
     pub(super) failed_task: Option<String>,
+    /// The enumerators' states, as far as they are known before all tasks are open, and what was assigned by
+    /// then.
+    pub(super) enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
+    pub(super) assigned: Vec<Assignment>,
 }
 
 /// Where the job is.
@@ -200,16 +205,18 @@ impl JobEngine {
             }
             JobEvent::Tick => self.on_tick(),
             JobEvent::Report(generation, report) => self.on_report(generation, report),
+            JobEvent::Enumerated(generation, enumerated) => self.on_enumerated(generation, enumerated),
+            JobEvent::EnumeratorFailed(generation, error) => self.on_enumerator_failed(generation, error),
             JobEvent::Storage(answer) => self.coordinate(Event::Storage(answer)),
             JobEvent::Restored { generation, result } => self.on_restored(generation, result),
             JobEvent::NotDeployed { generation, error } => self.on_not_deployed(generation, error),
             JobEvent::Replaced { workers } => self.on_replaced(workers),
             JobEvent::NotReplaced { error } => self.on_not_replaced(error),
             JobEvent::Cancel => self.cancel(),
-            JobEvent::TriggerCheckpoint(request) => self.on_trigger_checkpoint(request),
+            JobEvent::TriggerCheckpoint(request, kind) => self.on_trigger_checkpoint(request, kind),
             JobEvent::TriggerSavepoint(request, target) => {
                 let savepoint = Some(target);
-                self.coordinate(Event::TriggerRequested { request, savepoint, forced: true });
+                self.coordinate(Event::TriggerRequested { request, savepoint, full: false, forced: true });
             }
             JobEvent::Stop(request, stop) => self.on_stop_requested(request, stop),
             JobEvent::Measured(measured) => self.figures.measured = measured,
@@ -361,16 +368,26 @@ impl JobEngine {
         }
     }
 
-    fn on_trigger_checkpoint(&mut self, request: RequestId) {
-        if !self.job.checkpointing() {
-            let message = format!(
-                "job `{}` takes no checkpoints; `enable_checkpointing` (execution.checkpointing.interval) changes that",
-                self.job.name
-            );
+    fn on_trigger_checkpoint(&mut self, request: RequestId, kind: CheckpointType) {
+        let name = &self.job.name;
+        let refusal = if !self.job.checkpointing() {
+            Some(format!(
+                "job `{name}` takes no checkpoints; `enable_checkpointing` (execution.checkpointing.interval) changes that"
+            ))
+        } else if kind == CheckpointType::Incremental && !self.job.checkpoint.incremental {
+            Some(format!(
+                "job `{name}` takes no incremental checkpoints (execution.checkpointing.incremental is false): ask for \
+                 CONFIGURED or FULL, or start it with that key set to true"
+            ))
+        } else {
+            None
+        };
+        if let Some(message) = refusal {
             let result = Err(CheckpointFailure::new(FailureReason::PeriodicSchedulerShutdown, message));
             return self.out.push(JobCommand::Reply { request, result });
         }
-        self.coordinate(Event::TriggerRequested { request, savepoint: None, forced: false });
+        let full = kind == CheckpointType::Full;
+        self.coordinate(Event::TriggerRequested { request, savepoint: None, full, forced: false });
     }
 
     /// Everything that time alone brings about.

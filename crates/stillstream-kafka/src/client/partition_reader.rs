@@ -104,7 +104,10 @@ impl PartitionReader {
     /// [sought](Self::seek) before the next poll; the others go on where they are.
     pub(crate) async fn assign(&self, topic: &str, partitions: &[u32]) -> Result<(), KafkaError> {
         let numbers = partitions.iter().map(|number| *number as i32).collect();
-        self.consumer.assign(topic, numbers).await.map_err(|error| self.asking(&format!("for `{topic}`"), error))
+        self.consumer
+            .assign(topic, numbers)
+            .await
+            .map_err(|error| self.asking(&format!("for `{topic}`"), error))
     }
 
     /// Goes on with this offset, and drops what was fetched already.
@@ -130,7 +133,8 @@ impl PartitionReader {
         match self.consumer.poll(wait).await {
             Ok(records) => Ok(Polled::Records(records)),
             Err(KrafkaError::NoOffset { partitions }) => {
-                let partitions = partitions.iter().map(|(topic, number)| Partition::new(topic, *number as u32));
+                let partitions =
+                    partitions.iter().map(|(topic, number)| Partition::new(topic, *number as u32));
                 Ok(Polled::OutOfRange(partitions.collect()))
             }
             Err(error) if error.is_retriable() => Ok(Polled::Trouble(error.to_string())),
@@ -141,7 +145,8 @@ impl PartitionReader {
     /// The first offset that is there, and the one behind the last.
     pub(crate) async fn range(&self, partition: &Partition) -> Result<(u64, u64), KafkaError> {
         let found = self.consumer.fetch_watermarks(&partition.topic, partition.number as i32).await;
-        let (first, end) = found.map_err(|error| self.asking(&format!("for the range of {partition}"), error))?;
+        let (first, end) =
+            found.map_err(|error| self.asking(&format!("for the range of {partition}"), error))?;
         Ok((first.max(0) as u64, end.max(0) as u64))
     }
 

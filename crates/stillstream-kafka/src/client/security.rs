@@ -28,10 +28,12 @@ fn tls(properties: &Properties) -> Result<TlsConfig, KafkaError> {
     match (properties.get("ssl.certificate.location"), properties.get("ssl.key.location")) {
         (Some(certificate), Some(key)) => tls = tls.with_client_cert(certificate, key),
         (None, None) => {}
-        _ => return Err(KafkaError::Missing {
-            property: "ssl.certificate.location and ssl.key.location",
-            why: "a client certificate needs its key, and a key its certificate",
-        }),
+        _ => {
+            return Err(KafkaError::Missing {
+                property: "ssl.certificate.location and ssl.key.location",
+                why: "a client certificate needs its key, and a key its certificate",
+            });
+        }
     }
     if let (Some(chain), Some(key)) =
         (properties.get("ssl.keystore.certificate.chain"), properties.get("ssl.keystore.key"))

@@ -136,7 +136,10 @@ fn is_unknown(code: ErrorCode) -> bool {
 }
 
 impl Cluster {
-    async fn coordinator(&self, transactional_id: &str) -> Result<std::sync::Arc<BrokerConnection>, KrafkaError> {
+    async fn coordinator(
+        &self,
+        transactional_id: &str,
+    ) -> Result<std::sync::Arc<BrokerConnection>, KrafkaError> {
         let metadata = kafka_metadata(self.kafka());
         let mut brokers = metadata.brokers();
         if brokers.is_empty() {
@@ -178,7 +181,11 @@ impl Cluster {
     /// # Errors
     /// If nobody answers, or the coordinator refuses for a reason that has nothing to do with the numbers:
     /// then nothing is known.
-    pub(crate) async fn end_transaction(&self, key: &TransactionKey, commit: bool) -> Result<Ended, KafkaError> {
+    pub(crate) async fn end_transaction(
+        &self,
+        key: &TransactionKey,
+        commit: bool,
+    ) -> Result<Ended, KafkaError> {
         let what = || format!("{} the transaction {key}", if commit { "committing" } else { "aborting" });
         let mut tries = 0;
         loop {
@@ -188,7 +195,9 @@ impl Cluster {
                 ErrorCode::None => return Ok(Ended::Done),
                 code if is_unknown(code) => return Ok(Ended::Unknown(format!("{code:?}"))),
                 code if is_busy(code) && tries < BUSY_TRIES => tokio::time::sleep(BUSY_PAUSE).await,
-                code => return Err(KafkaError::request(what(), KrafkaError::broker(code, "EndTxn was refused"))),
+                code => {
+                    return Err(KafkaError::request(what(), KrafkaError::broker(code, "EndTxn was refused")));
+                }
             }
         }
     }
@@ -208,8 +217,9 @@ impl Cluster {
             true => EndTxnRequest::commit(&key.transactional_id, key.producer_id, key.epoch),
             false => EndTxnRequest::abort(&key.transactional_id, key.producer_id, key.epoch),
         };
-        let mut bytes =
-            connection.send_request(ApiKey::EndTxn, version, |buf| request.encode_versioned(version, buf)).await?;
+        let mut bytes = connection
+            .send_request(ApiKey::EndTxn, version, |buf| request.encode_versioned(version, buf))
+            .await?;
         Ok(EndTxnResponse::decode_versioned(version, &mut bytes)?.error_code)
     }
 
@@ -271,10 +281,16 @@ impl Cluster {
                 producer_id: found.producer_id,
                 epoch: found.producer_epoch,
                 began_ms: (found.start_time_ms >= 0).then_some(found.start_time_ms),
-                partitions: found.partitions.iter().map(|at| format!("{}-{}", at.topic, at.partition)).collect(),
+                partitions: found
+                    .partitions
+                    .iter()
+                    .map(|at| format!("{}-{}", at.topic, at.partition))
+                    .collect(),
                 timeout: found.timeout,
             })),
-            None | Some(Err(KrafkaError::Broker { code: ErrorCode::TransactionalIdNotFound, .. })) => Ok(None),
+            None | Some(Err(KrafkaError::Broker { code: ErrorCode::TransactionalIdNotFound, .. })) => {
+                Ok(None)
+            }
             Some(Err(error)) => Err(KafkaError::request(what(), error)),
         }
     }
@@ -325,6 +341,22 @@ impl Cluster {
         }
     }
 
+    /// Whether the cluster's transactions are those of KIP-890 (`transaction.version` 2 or later).
+    ///
+    /// # Errors
+    /// If nobody answers.
+    pub(crate) async fn has_transactions_v2(&self) -> Result<bool, KafkaError> {
+        let asked = |error| KafkaError::request("reading the cluster's features".into(), error);
+        let metadata = kafka_metadata(self.kafka());
+        for broker in metadata.brokers() {
+            let connection = metadata.get_broker_connection(broker.id()).await.map_err(asked)?;
+            if connection.broker_features().finalized_level("transaction.version").unwrap_or(0) < 2 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The longest time that the brokers let a transaction be open (`transaction.max.timeout.ms`); `None` if
     /// they do not tell.
     ///
@@ -346,12 +378,7 @@ impl Cluster {
     }
 }
 
-fn negotiate(
-    connection: &BrokerConnection,
-    api: ApiKey,
-    least: i16,
-    most: i16,
-) -> Result<i16, KrafkaError> {
+fn negotiate(connection: &BrokerConnection, api: ApiKey, least: i16, most: i16) -> Result<i16, KrafkaError> {
     connection.negotiate_api_version(api, most, least).ok_or_else(|| {
         KrafkaError::broker(
             ErrorCode::UnsupportedVersion,

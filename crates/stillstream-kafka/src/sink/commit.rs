@@ -9,11 +9,13 @@ use stillstream_runtime::connect::Committer;
 use stillstream_runtime::metrics::Counters;
 use stillstream_types::Result;
 
-use super::committable::KafkaCommittable;
 use super::OnLostTransaction;
+use super::committable::KafkaCommittable;
 use super::connection::Connection;
 use crate::KafkaError;
-use crate::client::{Cluster, CommitFailure, Described, Ended, Lane, TransactionKey, TransactionState, spawn, wait_for};
+use crate::client::{
+    Cluster, CommitFailure, Described, Ended, Lane, TransactionKey, TransactionState, spawn, wait_for,
+};
 
 /// Producers of this process whose transactions are prepared, by transactional id.
 #[derive(Clone, Default, Debug)]
@@ -129,7 +131,8 @@ fn verdict(key: &TransactionKey, found: Option<&Described>) -> Verdict {
         TransactionState::PrepareCommit | TransactionState::CompleteCommit if ours => Verdict::Committed,
         TransactionState::Ongoing if found.producer_id == key.producer_id && since == 0 => Verdict::Again,
         TransactionState::PrepareAbort | TransactionState::CompleteAbort if ours => Verdict::Lost(
-            "was aborted: by the broker after transaction.timeout.ms, or by somebody who took its id over".into(),
+            "was aborted: by the broker after transaction.timeout.ms, or by somebody who took its id over"
+                .into(),
         ),
         state => Verdict::Lost(format!(
             "was taken over, and whether it was committed before cannot be told: its id now has producer id {}, epoch \
@@ -159,9 +162,13 @@ mod tests {
         assert_eq!(of(CompleteCommit, 7, 4), Verdict::Committed);
         assert_eq!(of(PrepareCommit, 7, 3), Verdict::Committed);
         assert_eq!(of(Ongoing, 7, 3), Verdict::Again);
-        for (state, id, epoch) in
-            [(CompleteAbort, 7, 4), (CompleteCommit, 7, 5), (CompleteCommit, 8, 3), (Empty, 7, 4), (Ongoing, 7, 4)]
-        {
+        for (state, id, epoch) in [
+            (CompleteAbort, 7, 4),
+            (CompleteCommit, 7, 5),
+            (CompleteCommit, 8, 3),
+            (Empty, 7, 4),
+            (Ongoing, 7, 4),
+        ] {
             assert!(matches!(of(state.clone(), id, epoch), Verdict::Lost(_)), "{state} {id} {epoch}");
         }
         assert!(matches!(verdict(&key, None), Verdict::Lost(_)));

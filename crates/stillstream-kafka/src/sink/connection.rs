@@ -54,7 +54,8 @@ impl Connection {
                 return Ok(said);
             }
             let allowed = self.get().await?.max_transaction_timeout().await?;
-            Ok(allowed.map_or(DEFAULT_TRANSACTION_TIMEOUT, |allowed| allowed.min(DEFAULT_TRANSACTION_TIMEOUT)))
+            Ok(allowed
+                .map_or(DEFAULT_TRANSACTION_TIMEOUT, |allowed| allowed.min(DEFAULT_TRANSACTION_TIMEOUT)))
         });
         timeout.await.copied()
     }

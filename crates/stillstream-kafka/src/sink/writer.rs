@@ -6,7 +6,9 @@ use std::time::Duration;
 use stillstream_runtime::Batch;
 use stillstream_runtime::connect::{Prepared, SinkContext, SinkWriter};
 use stillstream_types::{CheckpointId, Result};
+use tokio::task::JoinHandle;
 
+use super::Delivery;
 use super::commit::PreparedLanes;
 use super::committable::KafkaCommittable;
 use super::connection::Connection;
@@ -15,9 +17,8 @@ use super::left_over::LeftOver;
 use super::names::{Named, Names};
 use super::opening::Opening;
 use super::record::Encoder;
-use super::Delivery;
 use crate::KafkaError;
-use crate::client::{Lane, spawn};
+use crate::client::{Cluster, Lane, spawn};
 
 /// What the runtime prepares under when a job ends.
 const AT_THE_END: CheckpointId = CheckpointId(u64::MAX);
@@ -50,7 +51,9 @@ pub(super) struct KafkaWriter<T> {
     /// What was prepared and is not acknowledged by the brokers.
     settling: Vec<Flight>,
     /// Transactions of earlier attempts are being aborted.
-    left_over: Option<Opening<usize>>,
+    left_over: Option<Opening<(LeftOver, Cluster)>>,
+    /// And are looked for as long as the attempt lives.
+    looking: Option<JoinHandle<()>>,
 }
 
 impl<T> fmt::Debug for KafkaWriter<T> {
@@ -80,6 +83,7 @@ impl<T> KafkaWriter<T> {
             coming: None,
             settling: Vec::new(),
             left_over: None,
+            looking: None,
         }
     }
 
@@ -96,18 +100,19 @@ impl<T> KafkaWriter<T> {
             after,
         });
         let what = format!("sink `{}`: getting a producer", self.context.name);
-        let lane = Opening::start(what, self.connection.patience()?, self.context.waker.clone(), move || {
-            let (connection, name) = (connection.clone(), name.clone());
-            async move {
-                let cluster = connection.get().await?;
-                let properties = connection.properties();
-                if !transactions {
-                    return Lane::plain(&cluster, properties).await;
+        let lane =
+            Opening::start(what, self.connection.patience()?, self.context.waker.clone(), move || {
+                let (connection, name) = (connection.clone(), name.clone());
+                async move {
+                    let cluster = connection.get().await?;
+                    let properties = connection.properties();
+                    if !transactions {
+                        return Lane::plain(&cluster, properties).await;
+                    }
+                    let timeout = connection.transaction_timeout().await?;
+                    Lane::transactional(&cluster, properties, &name, timeout).await
                 }
-                let timeout = connection.transaction_timeout().await?;
-                Lane::transactional(&cluster, properties, &name, timeout).await
-            }
-        })?;
+            })?;
         self.coming = Some(Coming { after, lane });
         Ok(())
     }
@@ -123,13 +128,17 @@ impl<T> KafkaWriter<T> {
         self.settling.retain(|flight| !flight.has_settled());
         self.settling.iter().try_for_each(Flight::check)?;
         if let Some(left_over) = &self.left_over {
-            let Some(_) = left_over.take()? else { return Ok(false) };
+            let Some((left, cluster)) = left_over.take()? else { return Ok(false) };
             self.left_over = None;
+            if self.context.subtask.0 == 0 {
+                self.looking = Some(spawn(left.keep_looking(cluster))?);
+            }
         }
         if let Some(flight) = &self.flight {
             return flight.has_room();
         }
-        if self.coming.as_ref().is_none_or(|coming| self.has_transactions() && coming.after != self.prepared) {
+        if self.coming.as_ref().is_none_or(|coming| self.has_transactions() && coming.after != self.prepared)
+        {
             self.discard_coming();
             self.begin_opening(self.prepared)?;
         }
@@ -225,7 +234,8 @@ impl<T: 'static> SinkWriter<T, KafkaCommittable> for KafkaWriter<T> {
         let (connection, names) = (self.connection.clone(), self.names.clone());
         let (generation, subtask) = (self.context.generation, self.context.subtask.0);
         let parallelism = self.context.parallelism;
-        let what = format!("sink `{}`: aborting transactions that earlier attempts left open", self.context.name);
+        let what =
+            format!("sink `{}`: aborting transactions that earlier attempts left open", self.context.name);
         let patience = PATIENCE_WITH_LEFT_OVERS;
         let left_over = Opening::start(what, patience, self.context.waker.clone(), move || {
             let (connection, names) = (connection.clone(), names.clone());
@@ -233,7 +243,8 @@ impl<T: 'static> SinkWriter<T, KafkaCommittable> for KafkaWriter<T> {
                 let cluster = connection.get().await?;
                 let timeout = connection.transaction_timeout().await?;
                 let left = LeftOver { names, generation, restored, subtask, parallelism, timeout };
-                left.abort(&cluster).await
+                left.abort(&cluster).await?;
+                Ok((left, cluster))
             }
         });
         self.left_over = Some(left_over.map_err(KafkaError::into_error)?);
@@ -246,6 +257,9 @@ impl<T> Drop for KafkaWriter<T> {
     /// it is: a checkpoint may hold it.
     fn drop(&mut self) {
         self.discard_coming();
+        if let Some(looking) = self.looking.take() {
+            looking.abort();
+        }
         for flight in &self.settling {
             flight.give_up();
             if let Some(key) = flight.key() {

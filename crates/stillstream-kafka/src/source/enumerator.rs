@@ -51,7 +51,7 @@ impl KafkaEnumerator {
     }
 
     /// The splits that are new.
-    fn look(&mut self) -> Result<Vec<KafkaSplit>, SourceError> {
+    pub(super) fn look(&mut self) -> Result<Vec<KafkaSplit>, SourceError> {
         let cluster = self.connected()?;
         let topics = topics(&cluster, &self.settings, !self.begun)?;
         let found = topics.iter().flat_map(|(name, topic)| {
@@ -85,7 +85,8 @@ impl SplitEnumerator for KafkaEnumerator {
     type State = Vec<Known>;
 
     fn restore(&mut self, state: Option<Vec<Known>>, held: Vec<KafkaSplit>) -> Result<()> {
-        let of_held = || held.into_iter().map(|split| Known { topic: split.topic, partition: split.partition });
+        let of_held =
+            || held.into_iter().map(|split| Known { topic: split.topic, partition: split.partition });
         self.known = state.unwrap_or_else(|| of_held().collect());
         self.begun = true;
         Ok(())
@@ -137,11 +138,7 @@ pub(super) fn look_at_topics(settings: &Settings) -> Result<(), SourceError> {
 }
 
 /// The topics to read. With `all` one that is missing is an error; later its reader will say so.
-fn topics(
-    cluster: &Cluster,
-    settings: &Settings,
-    all: bool,
-) -> Result<BTreeMap<String, Topic>, SourceError> {
+fn topics(cluster: &Cluster, settings: &Settings, all: bool) -> Result<BTreeMap<String, Topic>, SourceError> {
     let names = match settings.named() {
         Some(names) => names.to_vec(),
         None => {
@@ -179,11 +176,7 @@ fn lookup(
 }
 
 /// Where each partition begins at a fresh start.
-fn begin(
-    cluster: &Cluster,
-    settings: &Settings,
-    partitions: &[Partition],
-) -> Result<Offsets, SourceError> {
+fn begin(cluster: &Cluster, settings: &Settings, partitions: &[Partition]) -> Result<Offsets, SourceError> {
     let (given, otherwise) = match &settings.start {
         StartOffsets::Earliest => (Offsets::new(), Place::Earliest),
         StartOffsets::Latest => (Offsets::new(), Place::Latest),

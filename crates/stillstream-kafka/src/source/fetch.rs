@@ -355,7 +355,8 @@ impl<T: Data> Fetcher<T> {
     /// The records from which to go on are not there.
     fn out_of_range(&mut self, partition: &Partition) -> Result<(), SourceError> {
         let number = self.numbers.get(&partition.topic).and_then(|of| of.get(&partition.number)).copied();
-        let Some((number, split)) = number.and_then(|number| Some((number, self.splits.get(&number)?.clone())))
+        let Some((number, split)) =
+            number.and_then(|number| Some((number, self.splits.get(&number)?.clone())))
         else {
             return Ok(());
         };

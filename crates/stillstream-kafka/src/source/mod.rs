@@ -167,6 +167,11 @@ impl<T: Data> SplitSource for KafkaSource<T> {
         Ok(Some(Enumerator::new(enumerator)))
     }
 
+    fn splits(&self) -> Result<Vec<KafkaSplit>> {
+        let mut enumerator = KafkaEnumerator::new(self.settings.clone(), &"".into());
+        enumerator.look().map_err(SourceError::into_error)
+    }
+
     fn reader_of(&self, split: &KafkaSplit, readers: u32) -> Option<u32> {
         Some(split.reader(readers))
     }

@@ -66,7 +66,10 @@ impl<'a> ConsumerRecord<'a> {
             timestamp: self.timestamp,
             key: self.key.map(<[u8]>::to_vec),
             value: self.value.map(<[u8]>::to_vec),
-            headers: self.headers().map(|(key, value)| (key.to_string(), value.map(<[u8]>::to_vec))).collect(),
+            headers: self
+                .headers()
+                .map(|(key, value)| (key.to_string(), value.map(<[u8]>::to_vec)))
+                .collect(),
         }
     }
 }

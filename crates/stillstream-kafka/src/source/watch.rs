@@ -99,7 +99,11 @@ impl Watch {
         let Some(topic) = topic else { return Some(SourceError::Gone { partition, brokers, next }) };
         // a broker that knows no ids says zero
         let known = [topic.id, split.topic_id].iter().all(|id| *id != [0; 16]);
-        (known && topic.id != split.topic_id)
-            .then(|| SourceError::Replaced { topic: split.topic.clone(), partition, brokers, next })
+        (known && topic.id != split.topic_id).then(|| SourceError::Replaced {
+            topic: split.topic.clone(),
+            partition,
+            brokers,
+            next,
+        })
     }
 }

@@ -233,7 +233,9 @@ impl<T: Send + 'static, S: Clone + Send + 'static> BackgroundReader<T, S> {
                 message = self.messages.try_recv();
             }
             match message {
-                Ok(Message::Chunk(chunk)) if self.paused.contains(&chunk.split) => self.aside.push_back(chunk),
+                Ok(Message::Chunk(chunk)) if self.paused.contains(&chunk.split) => {
+                    self.aside.push_back(chunk)
+                }
                 Ok(Message::Chunk(chunk)) => self.next.push_back(chunk),
                 Ok(Message::Read(splits)) => self.read = splits,
                 Ok(Message::Failed(error)) => return Err(error),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillstream_state::{Compatibility, Data, DecodeError, Schema, StateError};
-use stillstream_types::{Error, ErrorKind, RedistributionMode, Result, SubtaskIndex};
+use stillstream_state::{Compatibility, Data, DecodeError, Schema};
+use stillstream_types::{Error, ErrorKind, Result, SubtaskIndex};
 
 use super::enumerator::{Assignments, Enumerator, SplitEnumerator};
 use super::list_state::{RestoredList, restored_list};
@@ -53,7 +53,8 @@ fn encode_state<T: Data>(state: &T) -> Vec<u8> {
 
 /// Why the state of an enumerator cannot be taken up.
 fn damaged(why: impl std::fmt::Display) -> Error {
-    let text = format!("the enumerator's state in the snapshot cannot be read: {why}; restore an older snapshot");
+    let text =
+        format!("the enumerator's state in the snapshot cannot be read: {why}; restore an older snapshot");
     Error::new(ErrorKind::CorruptSnapshot, text)
 }
 
@@ -97,7 +98,7 @@ struct SourceEnumerator<S: SplitSource> {
 }
 
 /// Makes the enumerator of `source`: its own, or one that lists its splits once.
-pub(crate) fn enumerator_factory<S: SplitSource>(source: Arc<S>) -> EnumeratorFactory {
+pub fn enumerator_factory<S: SplitSource>(source: Arc<S>) -> EnumeratorFactory {
     EnumeratorFactory::new(move |context: &EnumeratorContext| {
         let enumerator = source.enumerator(context)?;
         let Enumerator(inner) = enumerator.unwrap_or_else(|| {
@@ -121,7 +122,8 @@ impl<S: SplitSource> SourceEnumerator<S> {
         for (reader, split) in assigned {
             let readers = self.readers();
             let reader = reader.or_else(|| self.source.reader_of(&split, readers).map(SubtaskIndex));
-            let fewest = || self.given.iter().enumerate().min_by_key(|(_, given)| **given).map_or(0, |(at, _)| at);
+            let fewest =
+                || self.given.iter().enumerate().min_by_key(|(_, given)| **given).map_or(0, |(at, _)| at);
             let at = reader.map_or_else(fewest, |reader| reader.0 as usize);
             let Some(given) = self.given.get_mut(at) else {
                 let text = format!(

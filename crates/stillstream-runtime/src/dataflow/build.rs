@@ -71,7 +71,12 @@ fn channel(input: &TaskInput, output: &TaskOutput, attempt: &Rc<WorkerAttempt>) 
         }
         Delivery::Partition(factory) => {
             let groups = KeyGroups::new(output.to_parallelism);
-            Channel::Exchange { edge, attempt, splitter: factory(groups, output.to_parallelism), to: output.to }
+            Channel::Exchange {
+                edge,
+                attempt,
+                splitter: factory(groups, output.to_parallelism),
+                to: output.to,
+            }
         }
     }
 }

@@ -150,9 +150,9 @@ impl Ports for Outlet<'_, '_> {
     }
 }
 
-/// Deals the records of a batch out to the `targets` of `parallelism` subtasks, as evenly as can be, in pieces
-/// that lie together, and every mark to each subtask; returns whose turn is next. Of several targets the one
-/// of number `first`, counted from their beginning and round and round, begins.
+/// Deals the records of a batch out to the `targets` of `parallelism` subtasks, as evenly as can be, in
+/// pieces that lie together, and every mark to each subtask; returns whose turn is next. Of several targets
+/// the one of number `first`, counted from their beginning and round and round, begins.
 fn deal_out(
     mut batch: AnyBatch,
     first: u32,
@@ -233,7 +233,8 @@ mod tests {
     #[test]
     fn rescaling_gives_each_sender_its_share_and_reaches_everybody() {
         for (from, to) in [(1, 1), (1, 4), (2, 4), (4, 2), (3, 5), (5, 3), (4, 4), (7, 2)] {
-            let all: Vec<Range<u32>> = (0..from).map(|index| targets(&Delivery::Rescale, index, from, to)).collect();
+            let all: Vec<Range<u32>> =
+                (0..from).map(|index| targets(&Delivery::Rescale, index, from, to)).collect();
             let reached: std::collections::BTreeSet<u32> = all.iter().cloned().flatten().collect();
             assert!(reached.into_iter().eq(0..to), "{from} to {to}: {all:?}");
             let lens: Vec<usize> = all.iter().map(Range::len).collect();

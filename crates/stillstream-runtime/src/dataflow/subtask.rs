@@ -71,7 +71,7 @@ use stillstream_types::{CheckpointId, Error, Result, SavepointTarget, SnapshotFo
 use timely::scheduling::Activator;
 
 use crate::checkpoint::snapshot_pool::SnapshotJob;
-use crate::control::{AckMetrics, Control, Report};
+use crate::control::{AckMetrics, Assignment, Control, Report};
 use crate::dataflow::attempt::WorkerAttempt;
 use crate::dataflow::chain::{Chain, Pause};
 use crate::dataflow::inputs::Aligning;
@@ -118,6 +118,8 @@ pub(crate) struct Subtask {
     /// Checkpoints that were triggered and whose barrier has not been taken, oldest first. None is lost,
     /// however many there are: a barrier cannot be taken without.
     pub triggers: VecDeque<Trigger>,
+    /// What was assigned to a source behind the last of them.
+    pub assigned: Vec<Assignment>,
     /// A source ends here, as if it had no more records.
     pub drains: bool,
     /// The newest checkpoint that was announced and not yet reported as committed.
@@ -132,16 +134,22 @@ pub(crate) struct Trigger {
     pub at_ms: i64,
     /// The savepoint that it is; `None` for a checkpoint.
     pub savepoint: Option<SavepointTarget>,
+    /// A checkpoint that names no file of an earlier one.
+    pub full: bool,
     /// Nothing is emitted behind its barrier.
     pub stop: bool,
+    /// What was assigned to a source before it, and behind the one before.
+    pub assigned: Vec<Assignment>,
 }
 
 impl Trigger {
     /// The form in which operators are asked for their state.
     fn form(&self) -> SnapshotForm {
-        self.savepoint
-            .as_ref()
-            .map_or(SnapshotForm::Checkpoint, |target| SnapshotForm::Savepoint(target.format))
+        match &self.savepoint {
+            Some(target) => SnapshotForm::Savepoint(target.format),
+            None if self.full => SnapshotForm::FullCheckpoint,
+            None => SnapshotForm::Checkpoint,
+        }
     }
 }
 
@@ -173,6 +181,7 @@ impl Subtask {
             outputs,
             activator,
             triggers: VecDeque::new(),
+            assigned: Vec::new(),
             drains: false,
             announced: None,
         }
@@ -184,9 +193,11 @@ impl Subtask {
             let next = self.attempt.mailboxes.borrow_mut()[self.mailbox].mail.pop_front();
             match next {
                 None => break,
-                Some(Control::Trigger { id, at_ms, savepoint, stop }) => {
-                    self.triggers.push_back(Trigger { id, at_ms, savepoint, stop });
+                Some(Control::Trigger { id, at_ms, savepoint, full, stop }) => {
+                    let assigned = std::mem::take(&mut self.assigned);
+                    self.triggers.push_back(Trigger { id, at_ms, savepoint, full, stop, assigned });
                 }
+                Some(Control::Assign(assignment)) => self.assigned.push(assignment),
                 Some(Control::Complete { id }) => {
                     self.chain.checkpoint_complete(id)?;
                     self.announced = Some(id);

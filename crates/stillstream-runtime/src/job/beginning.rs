@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use stillstream_jobmaster::way_back;
 use stillstream_restore::{Choices, OperatorDescription, PlanDescription, check};
 use stillstream_state::StateError;
 use stillstream_storage::{JobStorage, RetainedCheckpoint, StorageError};
@@ -27,6 +28,8 @@ pub(crate) struct Beginning {
     start: JobStart,
     /// An older checkpoint that a person chose, and what of the register is set aside for it.
     fall_back: Option<CompletedRef>,
+    /// What a person can do if what it begins from cannot be read: of the newest checkpoint of the job's own.
+    way_back: Option<String>,
     /// For the log, once the job starts.
     pub warnings: Vec<String>,
     /// The same, of less weight.
@@ -66,6 +69,7 @@ impl Beginning {
             snapshot: None,
             start: life.and_then(|life| life.began.as_deref()).cloned().unwrap_or_default(),
             fall_back: None,
+            way_back: None,
             warnings: Vec::new(),
             notes: Vec::new(),
         };
@@ -76,7 +80,10 @@ impl Beginning {
         let own = life.and_then(|life| life.completed.last()).zip(storage);
         match (&settings.from_snapshot, own) {
             (None, None) => this.where_it_began(settings, storage.map(|(_, handle)| handle))?,
-            (None, Some((own, (storage, _)))) => this.begin_from_own(own, storage, settings)?,
+            (None, Some((own, (storage, _)))) => {
+                this.way_back = life.map(|life| way_back(life, own.id));
+                this.begin_from_own(own, storage, settings).map_err(|error| this.with_way_back(error))?;
+            }
             (Some(from), Some((own, (storage, _)))) => this.one_of_two(from, own, storage, settings)?,
             (Some(from), None) => {
                 this.begin_from_snapshot(from, settings, storage.map(|(_, handle)| handle))?
@@ -112,6 +119,18 @@ impl Beginning {
     pub fn snapshot_begun_with(&self, settings: &JobSettings) -> Option<String> {
         let began = || self.start.from.as_ref().filter(|_| self.snapshot.is_some());
         settings.from_snapshot.clone().or_else(|| began().map(|from| from.location.clone()))
+    }
+
+    /// Where the newest checkpoint of the job's own cannot be read, says what a person can do.
+    fn with_way_back(&self, error: Error) -> Error {
+        match &self.way_back {
+            Some(way_back)
+                if error.kind() == ErrorKind::CorruptSnapshot || error.kind() == ErrorKind::Storage =>
+            {
+                error.context(way_back)
+            }
+            _ => error,
+        }
     }
 
     fn begin_from_own(
@@ -292,10 +311,14 @@ impl Beginning {
         let choices = Choices {
             allow_non_restored_state: settings.allow_non_restored_state,
             left_behind: self.start.left_behind.iter().copied().collect(),
+            allow_dropped_fields: settings.allow_dropped_fields,
+            dropped_fields: self.start.dropped_fields.iter().cloned().collect(),
         };
         let found =
             check(&snapshot.metadata, &*snapshot.streams, &description, &choices).map_err(|error| {
-                StateError::into_error(error).context(format!("reading `{}`", snapshot.place))
+                self.with_way_back(
+                    StateError::into_error(error).context(format!("reading `{}`", snapshot.place)),
+                )
             })?;
         if let Some(refusal) = found.refusal(&snapshot.place) {
             return Err(Error::new(ErrorKind::Incompatible, refusal));
@@ -305,6 +328,8 @@ impl Beginning {
         let left_behind: BTreeSet<OperatorId> =
             self.start.left_behind.iter().copied().chain(found.left_behind_of).collect();
         self.start.left_behind = left_behind.into_iter().collect();
+        let dropped = std::mem::take(&mut self.start.dropped_fields).into_iter().chain(found.dropped_fields);
+        self.start.dropped_fields = dropped.collect::<BTreeSet<String>>().into_iter().collect();
         let same = |operator: &OperatorDescription| {
             found.key_groups.get(&operator.id) == Some(&operator.max_parallelism)
         };

@@ -13,14 +13,14 @@ use stillstream_jobmaster::{
 };
 use stillstream_storage::StorageOptions;
 use stillstream_types::{
-    CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointFormat, Timestamp,
+    CheckpointId, CheckpointType, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointFormat, Timestamp,
 };
 
 use super::event_times::{EventTimes, TaskEventTime};
 use super::info::JobInfo;
 use super::look::{Holds, RestoredFrom, StatusTimes};
 use super::manager::Message;
-use super::savepoints::SavepointPlaces;
+use super::savepoints::{MadeFor, SavepointPlaces};
 use super::settings::JobSettings;
 use crate::clock::{Clock, SystemClock};
 pub use crate::metrics::JobMetrics;
@@ -262,7 +262,7 @@ impl JobClient {
             published.ended = true;
         }
         let clock = Arc::new(SystemClock::default());
-        let savepoints = Arc::new(SavepointPlaces::of(settings));
+        let savepoints = Arc::new(SavepointPlaces::of(settings, MadeFor::default()));
         Self {
             messages: mpsc::channel().0,
             owner: Some(Arc::new(Owner(shared.clone()))),
@@ -303,7 +303,8 @@ impl JobClient {
         self.savepoints.options()
     }
 
-    /// Whether the job takes checkpoints by itself. One that does not has nothing to go on from but savepoints.
+    /// Whether the job takes checkpoints by itself. One that does not has nothing to go on from but
+    /// savepoints.
     pub fn takes_checkpoints(&self) -> bool {
         self.takes_checkpoints
     }
@@ -349,7 +350,28 @@ impl JobClient {
     /// If the checkpoint fails, the job ends before it is complete, or checkpointing is off: the job then has
     /// nowhere to keep one, and its sinks commit at the end only.
     pub fn trigger_checkpoint(&self) -> Result<CheckpointReport> {
-        self.request("checkpoint", JobEvent::TriggerCheckpoint)
+        self.trigger_checkpoint_of_type(CheckpointType::Configured)
+    }
+
+    /// [`trigger_checkpoint`](Self::trigger_checkpoint), and says of which type. A
+    /// [full](CheckpointType::Full) one of a job whose checkpoints are incremental writes all state anew, and
+    /// the later ones build on it: when it is complete and those before it are subsumed, nothing needs their
+    /// files any more. So a chain of checkpoints on a storage that one does not trust can be begun anew while
+    /// the job runs.
+    ///
+    /// ```no_run
+    /// # fn full(job: &stillstream_runtime::job::JobClient) -> stillstream_types::Result<()> {
+    /// use stillstream_types::CheckpointType;
+    /// let report = job.trigger_checkpoint_of_type(CheckpointType::Full)?;
+    /// println!("checkpoint {} lies in {}", report.id, report.path);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As those of [`trigger_checkpoint`](Self::trigger_checkpoint); and if an
+    /// [incremental](CheckpointType::Incremental) one is wanted of a job that takes none.
+    pub fn trigger_checkpoint_of_type(&self, kind: CheckpointType) -> Result<CheckpointReport> {
+        self.request("checkpoint", move |request| JobEvent::TriggerCheckpoint(request, kind))
     }
 
     /// Takes a savepoint and waits until it is complete. The report's path is its directory, which `--from`
@@ -371,7 +393,7 @@ impl JobClient {
         let target = self.savepoints.make(directory, format)?;
         let (savepoints, made) = (self.savepoints.clone(), target.clone());
         let taken = self.request("savepoint", |request| JobEvent::TriggerSavepoint(request, target));
-        taken.inspect_err(|_| savepoints.forget(&made))
+        taken.inspect(|_| savepoints.keep(&made)).inspect_err(|_| savepoints.forget(&made))
     }
 
     /// Stops the job with a savepoint, and waits until all its output is committed and the stop is recorded.
@@ -396,7 +418,7 @@ impl JobClient {
         let (savepoints, made) = (self.savepoints.clone(), target.clone());
         let how = StopRequest { savepoint: Some(target), drain };
         let stopped = self.request("savepoint", |request| JobEvent::Stop(request, how));
-        stopped.inspect_err(|_| savepoints.forget(&made))
+        stopped.inspect(|_| savepoints.keep(&made)).inspect_err(|_| savepoints.forget(&made))
     }
 
     /// Stops the job with a last checkpoint, and waits until all its output is committed and the stop is

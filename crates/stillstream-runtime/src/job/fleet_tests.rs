@@ -132,7 +132,7 @@ impl Bench {
 }
 
 fn trigger(id: u64, savepoint: Option<&SavepointTarget>, stop: bool) -> Control {
-    Control::Trigger { id: CheckpointId(id), at_ms: 0, savepoint: savepoint.cloned(), stop }
+    Control::Trigger { id: CheckpointId(id), at_ms: 0, savepoint: savepoint.cloned(), full: false, stop }
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl JobLog {
             self.at = now.now;
             self.records_in = now.metrics.records_in;
             self.records_out = now.metrics.records_out;
-            (self.completed, self.failed) = (counts.completed, counts.failed);
+            (self.completed, self.failed) = (counts.completed, counts.failed_checkpoints());
             self.next_summary = now.now + SUMMARY;
         }
         lines
@@ -203,7 +203,8 @@ impl JobLog {
             rate(records_out, self.records_out),
         );
         let counts = now.checkpoints.counts;
-        let (completed, failed) = (counts.completed - self.completed, counts.failed - self.failed);
+        let (completed, failed) =
+            (counts.completed - self.completed, counts.failed_checkpoints() - self.failed);
         // a string takes all that is written
         match &now.checkpoints.last_completed {
             Some(last) => {
@@ -290,6 +291,7 @@ mod tests {
         CheckpointSummary {
             id: CheckpointId(id),
             kind: CheckpointKind::Checkpoint,
+            format: None,
             status: CheckpointStatus::Completed,
             triggered_at: Duration::ZERO,
             duration: Duration::from_millis(millis),

@@ -17,6 +17,7 @@
 mod beginning;
 mod checkpoint_storage;
 mod client;
+mod enumerators;
 mod event_times;
 mod info;
 mod io;
@@ -69,7 +70,7 @@ use checkpoint_storage::{FileSystemCheckpointStorage, JobCheckpointStorage, JobM
 use client::{Owner, Shared};
 use io::IoThreads;
 use manager::{Manager, Message, State, random_unit, tasks};
-use savepoints::SavepointPlaces;
+use savepoints::{MadeFor, SavepointPlaces};
 
 fn configuration(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Configuration, message)
@@ -161,7 +162,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         checkpointing: settings.checkpoint.interval.is_some(),
         backend: settings
             .backend
-            .factory(&JobId::from_name(&settings.name).to_string(), settings.incremental_checkpoints),
+            .factory(&JobId::from_name(&settings.name).to_string(), settings.checkpoint.incremental),
         flow: FlowLimits::new(settings.records_in_flight, settings.bytes_in_flight),
         turn: TurnLimits::new(settings.budget, settings.buffer_timeout),
     }
@@ -394,16 +395,17 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     shared.published.lock().status = Some(JobStatus::Initializing);
     let info = Arc::new(JobInfo::new(&settings, &physical, &*checkpoints, &*clock));
     *shared.event_times.lock() = EventTimes::of(info.clone(), clock.clone());
+    let made = MadeFor::default();
     let client = JobClient {
         messages: sender.clone(),
         shared: shared.clone(),
         clock: clock.clone(),
         info: info.clone(),
         owner: Some(Arc::new(Owner(shared.clone()))),
-        savepoints: Arc::new(SavepointPlaces::of(&settings)),
+        savepoints: Arc::new(SavepointPlaces::of(&settings, made.clone())),
         takes_checkpoints: settings.checkpoint.interval.is_some(),
     };
-    let io = IoThreads::start(sender.clone())?;
+    let io = IoThreads::start(sender.clone(), made)?;
     let engine = job_engine(&settings, &physical, &*fleet, &*checkpoints, clock.elapsed())?;
     let state = State::new(&settings, clock.elapsed());
     let manager = Manager {
@@ -413,6 +415,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         fleet,
         checkpoints,
         io,
+        stores,
         clock,
         messages,
         shared,

@@ -147,14 +147,14 @@ pub struct JobSettings {
     pub checkpoint: CheckpointConfig,
     /// The state backend.
     pub backend: StateBackend,
-    /// Whether checkpoints leave out what did not change (`execution.checkpointing.incremental`).
-    pub incremental_checkpoints: bool,
     /// What happens after a failure; `None`: no restart without checkpoints, with them exponential delay.
     pub restart: Option<RestartStrategy>,
     /// A retained checkpoint or savepoint to start from.
     pub from_snapshot: Option<String>,
     /// Whether state in the snapshot that no operator claims is left behind.
     pub allow_non_restored_state: bool,
+    /// Whether what fields hold that the program's types no longer have may be lost.
+    pub allow_dropped_fields: bool,
     /// Whether the job owns that snapshot from then on, and deletes it when it no longer needs it.
     pub claim_snapshot: bool,
     /// An older checkpoint of the job's own from which it goes on, although it has newer ones.
@@ -186,7 +186,8 @@ pub struct JobSettings {
     pub cancellation_timeout: Duration,
     /// State streams below this many bytes are kept inside `_metadata`.
     pub inline_threshold: u64,
-    /// How stores that are reached over the network are asked (`s3.*` and so on), and the connections to them.
+    /// How stores that are reached over the network are asked (`s3.*` and so on), and the connections to
+    /// them.
     pub remote_storage: RemoteStores,
     /// How long one request to such a store may take, with its retries (`stillstream.storage.timeout`).
     pub storage_timeout: Duration,
@@ -241,10 +242,10 @@ impl Default for JobSettings {
             chaining: true,
             checkpoint: CheckpointConfig::default(),
             backend: StateBackend::default(),
-            incremental_checkpoints: false,
             restart: None,
             from_snapshot: None,
             allow_non_restored_state: false,
+            allow_dropped_fields: false,
             claim_snapshot: false,
             fall_back_to: None,
             start_fresh: false,

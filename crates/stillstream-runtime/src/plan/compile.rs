@@ -10,8 +10,8 @@ use stillstream_types::murmur::murmur3_128;
 use stillstream_types::{Error, ErrorKind, KeyGroups, OperatorId, Result, VertexId};
 
 use super::{
-    ChainedOperator, Delivery, EventTimeRole, Exchange, Node, NodeId, NodeInput, PhysicalPlan, Placement, Plan, Sets, Task,
-    TaskInput, TaskOutput,
+    ChainedOperator, Delivery, EventTimeRole, Exchange, Node, NodeId, NodeInput, PhysicalPlan, Placement,
+    Plan, Sets, Task, TaskInput, TaskOutput,
 };
 
 fn plan_error(message: String) -> Error {
@@ -249,7 +249,8 @@ struct Spread {
 }
 
 impl Spread {
-    /// Where a node runs that begins a task. One that reads within the subtask stays where its first such input is.
+    /// Where a node runs that begins a task. One that reads within the subtask stays where its first such
+    /// input is.
     fn place<'a>(
         &mut self,
         node: &Node,
@@ -260,7 +261,8 @@ impl Spread {
         if parallelism == workers {
             return Placement { first: 0, workers };
         }
-        let forward = |input: &&NodeInput| matches!(input.exchange, Exchange::Forward | Exchange::ForwardOnly);
+        let forward =
+            |input: &&NodeInput| matches!(input.exchange, Exchange::Forward | Exchange::ForwardOnly);
         let mut neighbours = node.inputs.iter().filter(forward).map(|input| task_of(input.from));
         if let Some(neighbour) = neighbours.find(|task| task.parallelism == parallelism) {
             return neighbour.placement;
@@ -390,6 +392,39 @@ mod tests {
     }
 
     #[test]
+    fn the_id_of_an_operator_without_a_uid_depends_on_the_graph_and_on_nothing_else() {
+        let nodes = |renamed: &str, extra: bool| {
+            let mut nodes = vec![
+                node("source", &[]),
+                node(renamed, &[(0, Exchange::Forward)]),
+                node("count", &[(1, Exchange::Rebalance)]),
+                node("sink", &[(2, Exchange::Forward)]),
+            ];
+            nodes.extend(extra.then(|| node("second sink", &[(2, Exchange::Forward)])));
+            nodes
+        };
+        let ids = |nodes: Vec<Node>, parallelism: u32, chaining: bool| -> BTreeMap<String, OperatorId> {
+            let physical = plan(nodes).compile(parallelism, chaining).unwrap();
+            let chains = physical.tasks.iter().flat_map(|task| &task.chain);
+            chains.map(|operator| (operator.name.to_string(), operator.id)).collect()
+        };
+        let expected = ids(nodes("map", false), 2, true);
+        assert_eq!(expected.len(), 4);
+        let distinct: BTreeSet<_> = expected.values().collect();
+        assert_eq!(distinct.len(), 4, "{expected:?}");
+        for (parallelism, chaining) in [(1, true), (2, false), (90, true), (7, false)] {
+            assert_eq!(ids(nodes("map", false), parallelism, chaining), expected, "{parallelism} {chaining}");
+        }
+        // neither does what is set for one operator, nor what is added behind it
+        let mut set = nodes("map", true);
+        (set[2].parallelism, set[2].max_parallelism, set[2].chaining) = (Some(3), Some(64), false);
+        let set = ids(set, 2, true);
+        assert!(expected.iter().all(|(name, id)| set[name] == *id), "{set:?} {expected:?}");
+        // another graph above it does
+        assert_ne!(ids(nodes("filter", false), 2, true)["count"], expected["count"]);
+    }
+
+    #[test]
     fn a_uid_used_twice_is_refused_with_both_names() {
         let mut nodes = vec![node("source", &[]), node("map", &[(0, Exchange::Forward)])];
         nodes.iter_mut().for_each(|node| node.uid = Some("same".into()));
@@ -444,7 +479,9 @@ mod tests {
         nodes[4].chaining = false;
         [3, 4].iter().for_each(|at| nodes[*at].parallelism = Some(2));
         let physical = plan(nodes).compile(4, true).unwrap();
-        let workers = |task: &Task| (0..task.parallelism as usize).map(|s| task.placement.worker_of(s)).collect::<Vec<_>>();
+        let workers = |task: &Task| {
+            (0..task.parallelism as usize).map(|s| task.placement.worker_of(s)).collect::<Vec<_>>()
+        };
         let all: Vec<_> = physical.tasks.iter().map(|task| (&*task.name, workers(task))).collect();
         let expected = [
             ("a", vec![0]),
@@ -460,10 +497,16 @@ mod tests {
                 assert_eq!(task.placement.subtask_of(task.placement.worker_of(subtask)), subtask);
             }
         }
-        let deliveries = |task: usize| physical.tasks[task].outputs.iter().map(|output| matches!(output.delivery, Delivery::Local));
+        let deliveries = |task: usize| {
+            physical.tasks[task].outputs.iter().map(|output| matches!(output.delivery, Delivery::Local))
+        };
         assert!(deliveries(3).all(|local| local), "a neighbour is on the same worker");
         assert_eq!(deliveries(0).collect::<Vec<_>>(), [false, true]);
-        assert_eq!(deliveries(1).collect::<Vec<_>>(), [false, false], "the second input comes from another worker");
+        assert_eq!(
+            deliveries(1).collect::<Vec<_>>(),
+            [false, false],
+            "the second input comes from another worker"
+        );
     }
 
     #[test]
@@ -471,7 +514,10 @@ mod tests {
         let mut nodes = vec![node("source", &[]), node("map", &[(0, Exchange::ForwardOnly)])];
         nodes[1].parallelism = Some(3);
         let error = plan(nodes).compile(2, true).err().unwrap().to_string();
-        assert!(error.contains("`source`, which has parallelism 2") && error.contains("`map`, which has 3"), "{error}");
+        assert!(
+            error.contains("`source`, which has parallelism 2") && error.contains("`map`, which has 3"),
+            "{error}"
+        );
     }
 
     #[test]

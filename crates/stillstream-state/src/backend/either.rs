@@ -166,6 +166,10 @@ impl<L: KeyedBackend, R: KeyedBackend<Key = L::Key>> KeyedBackend for Either<L, 
         on!(self, backend => backend.freeze_native())
     }
 
+    fn freeze_full(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
+        on!(self, backend => backend.freeze_full(id))
+    }
+
     fn freeze_checkpoint(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
         on!(self, backend => backend.freeze_checkpoint(id))
     }

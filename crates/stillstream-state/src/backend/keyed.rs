@@ -147,6 +147,13 @@ pub trait KeyedBackend: fmt::Debug + Sized {
     /// a [completed](Self::checkpoint_completed) checkpoint holds.
     fn freeze_checkpoint(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError>;
 
+    /// [`freeze_checkpoint`](Self::freeze_checkpoint) that leaves nothing out and names no file of an earlier
+    /// checkpoint, and as long as its outcome is not known, neither do those after it: completed, it takes the
+    /// place of all before it. A backend whose checkpoints never name others' files need not write it.
+    fn freeze_full(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
+        self.freeze_checkpoint(id)
+    }
+
     /// Checkpoint `id` is completed: later ones may name its files. Notices can be lost, and ids can be left
     /// out.
     fn checkpoint_completed(&mut self, id: CheckpointId);
@@ -191,6 +198,7 @@ pub trait KeyedBackend: fmt::Debug + Sized {
     fn freeze_as(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<FrozenCheckpoint, StateError> {
         match form {
             SnapshotForm::Checkpoint => self.freeze_checkpoint(id),
+            SnapshotForm::FullCheckpoint => self.freeze_full(id),
             SnapshotForm::Savepoint(SavepointFormat::Canonical) => Ok(self.freeze()?.into()),
             SnapshotForm::Savepoint(SavepointFormat::Native) => self.freeze_native(),
         }

@@ -64,7 +64,9 @@ pub(super) fn explain(error: &E) -> String {
     });
     if let Some(code) = code {
         let message = between(&text, "<Message>", "</Message>").map_or("", str::trim);
-        let message = if message.is_empty() { String::new() } else { format!(": {}", message.trim_end_matches('.')) };
+        let message = message.replace("&#34;", "\"").replace("&quot;", "\"").replace("&#39;", "'");
+        let message =
+            if message.is_empty() { String::new() } else { format!(": {}", message.trim_end_matches('.')) };
         return format!("the store answers {code}{message}{tries}{}", hint(Some(code)));
     }
     if text.contains("169.254.169.254") || text.contains("169.254.170.2") {
@@ -93,7 +95,12 @@ pub(super) fn explain(error: &E) -> String {
 /// What a person can do about an answer.
 fn hint(code: Option<&str>) -> &'static str {
     match code.unwrap_or_default() {
-        "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "ExpiredToken" | "InvalidSecurity" => {
+        "InvalidAccessKeyId"
+        | "XAdminUserNotFound"
+        | "SignatureDoesNotMatch"
+        | "InvalidToken"
+        | "ExpiredToken"
+        | "InvalidSecurity" => {
             "; check `s3.access-key` and `s3.secret-key`, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         }
         NO_BUCKET => "; make the bucket, or name another one",
@@ -139,7 +146,9 @@ mod tests {
         assert!(told.contains("`s3.secret-key`") && told.contains("4 times"), "{told}");
         assert!(!told.contains("AKIA1") && !told.contains('<') && !told.contains("http"), "{told}");
 
-        let told = explain(&generic("Error performing PUT x in 1s, after 10 retries, max_retries: 10, retry_timeout: 20s  - Server returned non-2xx status code: 503 Service Unavailable: <html>"));
+        let told = explain(&generic(
+            "Error performing PUT x in 1s, after 10 retries, max_retries: 10, retry_timeout: 20s  - Server returned non-2xx status code: 503 Service Unavailable: <html>",
+        ));
         assert!(told.starts_with("the store answers 503 Service Unavailable, and so it did"), "{told}");
     }
 

@@ -58,7 +58,10 @@ pub(super) fn connect(
             Some(false) => {
                 let (scheme, host) = endpoint.split_once("://").unwrap_or(("https", endpoint));
                 builder
-                    .with_config(Key::S3Endpoint, format!("{scheme}://{bucket}.{}", host.trim_end_matches('/')))
+                    .with_config(
+                        Key::S3Endpoint,
+                        format!("{scheme}://{bucket}.{}", host.trim_end_matches('/')),
+                    )
                     .with_virtual_hosted_style_request(true)
             }
             Some(true) => {

@@ -9,17 +9,18 @@ use stillstream_state::{
 };
 use stillstream_types::Result;
 
+use super::RuntimeContext;
+
 /// Makes the keyed states of a function. Each has a name of its own, under which it is found again after a
 /// restart.
 pub struct KeyedStates<K: Key> {
     pub(crate) backend: KeyedStateBackend<K>,
-    pub(crate) subtask: u32,
-    pub(crate) parallelism: u32,
+    pub(crate) runtime: RuntimeContext,
 }
 
 impl<K: Key> fmt::Debug for KeyedStates<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyedStates(subtask {} of {})", self.subtask, self.parallelism)
+        write!(f, "KeyedStates(subtask {} of {})", self.subtask(), self.parallelism())
     }
 }
 
@@ -73,14 +74,19 @@ impl<K: Key> KeyedStates<K> {
         self.backend.aggregating(name, aggregate).map_err(StateError::into_error)
     }
 
+    /// Where the function runs, and counters of its own.
+    pub fn runtime(&self) -> &RuntimeContext {
+        &self.runtime
+    }
+
     /// Which parallel instance this is, from 0.
     pub fn subtask(&self) -> u32 {
-        self.subtask
+        self.runtime.subtask()
     }
 
     /// How many parallel instances there are.
     pub fn parallelism(&self) -> u32 {
-        self.parallelism
+        self.runtime.parallelism()
     }
 }
 

@@ -68,7 +68,8 @@ fn what_was_late_is_late_after_a_restore_at_another_parallelism() {
     let mut first = driver(before(millis(10)), after(millis(10)));
     first.record1_at((1, 1), at(1_000)).unwrap();
     first.watermark(at(1_005)).unwrap();
-    let mut restored = driver(before(millis(10)), after(millis(10))).restored(first.snapshot().unwrap()).parallelism(3);
+    let mut restored =
+        driver(before(millis(10)), after(millis(10))).restored(first.snapshot().unwrap()).parallelism(3);
     restored.record2_at((1, 2), at(1_004)).unwrap();
     assert!(restored.output().is_empty());
     assert_eq!(restored.side(&LATE_SECOND).unwrap(), [(1, 2)]);
@@ -173,7 +174,9 @@ fn interval_joins_find_exactly_the_pairs_of_a_nested_loop_over_restores() {
         found.extend(driver.output());
         let mut expected = Vec::new();
         for (_, key, number, time) in all.iter().filter(|row| row.0) {
-            let partner = |row: &&(bool, u64, u64, i64)| !row.0 && row.1 == *key && (lower..=upper).contains(&(row.3 - time));
+            let partner = |row: &&(bool, u64, u64, i64)| {
+                !row.0 && row.1 == *key && (lower..=upper).contains(&(row.3 - time))
+            };
             expected.extend(all.iter().filter(partner).map(|row| (*number, row.2)));
         }
         found.sort_unstable();
@@ -182,12 +185,17 @@ fn interval_joins_find_exactly_the_pairs_of_a_nested_loop_over_restores() {
     }
 }
 
-/// What a kind of join makes of rows 1 and 2 of the first stream and 3 and 4 of the second, where only 1 and 3 have a partner.
+/// The key of a row.
+type FirstField = stillstream_runtime::exchange::OwnedKey<fn(&Row) -> u64>;
+
+/// What a kind of join makes of rows 1 and 2 of the first stream and 3 and 4 of the second, where only 1 and
+/// 3 have a partner.
 fn joined<R: Data + Ord>(
-    end: impl FnOnce(WindowJoin<Row, Row, impl KeySelector<Row, Key = u64>, impl KeySelector<Row, Key = u64>>) -> DataStream<R>,
+    end: impl FnOnce(WindowJoin<Row, Row, FirstField, FirstField>) -> DataStream<R>,
 ) -> Vec<R> {
+    let key: fn(&Row) -> u64 = |row| row.0;
     let mut driver = ConnectedDriver::new(|first: &DataStream<Row>, second: &DataStream<Row>| {
-        end(first.key_by(|row| row.0).join(&second.key_by(|row| row.0)).window(Tumbling::of(millis(100))))
+        end(first.key_by(key).join(&second.key_by(key)).window(Tumbling::of(millis(100))))
     });
     driver.record1_at((7, 1), at(10)).unwrap();
     driver.record2_at((7, 3), at(99)).unwrap();
@@ -264,6 +272,10 @@ fn sessions_sliding_windows_triggers_and_evictors_join_too_and_go_on_after_a_res
         assert_eq!(run(&session, restored), [(1, 11, 1), (2, 11, 1), (3, 11, 1)]);
         assert_eq!(run(&sliding, restored), [(1, 11, 1), (2, 11, 1), (3, 11, 2)]);
         assert_eq!(run(&counted, restored), [(1, 11, 1), (2, 11, 1)], "the fourth record opens a new window");
-        assert_eq!(run(&evicting, restored), [(2, 11, 1), (3, 11, 1)], "what is older than 60 ms is thrown out");
+        assert_eq!(
+            run(&evicting, restored),
+            [(2, 11, 1), (3, 11, 1)],
+            "what is older than 60 ms is thrown out"
+        );
     }
 }

@@ -152,9 +152,8 @@ fn a_request_that_failed_is_made_again_as_often_as_it_may() {
         };
         let retry = AsyncRetry::exponential(retries, millis(1), millis(2))
             .only_if(|error| error.kind() == ErrorKind::Connector);
-        let mut driver = StreamDriver::new(move |numbers: &DataStream<u64>| {
-            numbers.async_map(ask).retry(retry).ordered()
-        });
+        let mut driver =
+            StreamDriver::new(move |numbers: &DataStream<u64>| numbers.async_map(ask).retry(retry).ordered());
         driver.record(7).unwrap();
         driver.await_output(1).map(|()| driver.output())
     };

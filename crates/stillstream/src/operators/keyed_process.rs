@@ -19,6 +19,7 @@ use super::keyed_state::{checkpoint_notices, freeze, open_keyed, open_operator_s
 use crate::collector::Collector;
 use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoProcess, KeyedContext, KeyedProcess, KeyedStates,
+    RuntimeContext,
 };
 use crate::side_output::{SideCollectors, Sides};
 
@@ -47,6 +48,10 @@ pub(crate) trait Logic: 'static {
     }
     /// Brings operator state up to date for a snapshot.
     fn save(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Called once, when all input is through.
+    fn close(&mut self) -> Result<()> {
         Ok(())
     }
 }
@@ -252,8 +257,7 @@ impl<L: Logic> KeyedOperator<L> {
 impl<L: Logic> Operator for KeyedOperator<L> {
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
         let backend = open_keyed::<L::Key>(context)?;
-        let mut states =
-            KeyedStates { backend, subtask: context.subtask.0, parallelism: context.parallelism };
+        let mut states = KeyedStates { backend, runtime: RuntimeContext::of(context) };
         let mut broadcasts = open_operator_state(context)?;
         let timers = |states: &mut KeyedStates<L::Key>, name, domain| {
             states.backend.timers::<()>(name, domain).map_err(StateError::into_error)
@@ -339,10 +343,11 @@ impl<L: Logic> Operator for KeyedOperator<L> {
     checkpoint_notices!(opened => states.backend);
 
     fn finish(&mut self) -> Result<()> {
-        if let Some(Opened { expiry: Some(expiry), states, .. }) = &mut self.opened {
+        let Some(Opened { expiry, states, logic, .. }) = &mut self.opened else { return Ok(()) };
+        if let Some(expiry) = expiry {
             expiry.sweep(&states.backend);
         }
-        Ok(())
+        logic.close()
     }
 }
 
@@ -374,6 +379,10 @@ impl<F: KeyedProcess, S: KeySelector<F::In, Key = F::Key>> Logic for OneInput<F,
 
     fn timer(&mut self, at: Timestamp, context: &mut KeyedContext<'_, F::Key, F::Out>) -> Result<()> {
         self.function.on_timer(at, context)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.function.close()
     }
 }
 
@@ -426,6 +435,10 @@ where
     fn timer(&mut self, at: Timestamp, context: &mut KeyedContext<'_, F::Key, F::Out>) -> Result<()> {
         self.function.on_timer(at, context)
     }
+
+    fn close(&mut self) -> Result<()> {
+        self.function.close()
+    }
 }
 
 /// Makes a [`BroadcastProcess`].
@@ -470,5 +483,9 @@ impl<F: BroadcastProcess, S: KeySelector<F::In, Key = F::Key>> Logic for WithBro
 
     fn timer(&mut self, at: Timestamp, context: &mut KeyedContext<'_, F::Key, F::Out>) -> Result<()> {
         self.function.on_timer(at, context)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.function.close()
     }
 }

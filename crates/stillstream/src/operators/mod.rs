@@ -10,6 +10,7 @@ pub(crate) mod keyed_value;
 pub(crate) mod plain_process;
 pub(crate) mod records;
 pub(crate) mod stateless;
+pub(crate) mod timed_process;
 
 #[cfg(test)]
 mod async_tests;

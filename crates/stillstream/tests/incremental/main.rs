@@ -4,6 +4,8 @@ mod ledger;
 #[path = "../paced/mod.rs"]
 mod paced;
 mod place;
+#[cfg(all(feature = "s3", feature = "hdfs", feature = "rocksdb"))]
+mod remote;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -204,6 +206,49 @@ fn the_first_checkpoint_after_a_start_from_another_jobs_is_whole_and_the_other_s
 }
 
 #[test]
+fn a_full_checkpoint_by_hand_writes_everything_anew_and_the_chain_before_it_goes() {
+    const KEYS: u64 = 5_000;
+    let _one = one_at_a_time();
+    let folder = tempfile::tempdir().unwrap();
+    let mut env = environment(folder.path());
+    env.enable_checkpointing(hours(24 * 365))
+        .set_num_retained(1)
+        .set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation);
+    env.from_source("keys", Paced::new(Generator::unbounded(|n| n % KEYS), KEYS, 50))
+        .uid("keys")
+        .key_by(|key| *key)
+        .map_with_state("count", |count: &mut u64, key| {
+            *count += 1;
+            (key, *count)
+        })
+        .uid("counts")
+        .discard();
+    let job = env.execute_async("full").unwrap();
+    let place = Place::of(folder.path(), "full");
+    let mut taken = Vec::new();
+    let (usual, full) = (CheckpointType::Configured, CheckpointType::Full);
+    for (round, kind) in [usual, CheckpointType::Incremental, full, usual].into_iter().enumerate() {
+        assert!(job.wait_until(LONG, |job| job.metrics().records_in >= KEYS + round as u64 * 50));
+        let id = job.trigger_checkpoint_of_type(kind).unwrap().id.0;
+        taken.push((id, place.written(id)));
+    }
+    job.cancel();
+    assert_eq!(job.wait().unwrap_err().kind(), ErrorKind::Cancelled);
+    place.check("full");
+    let written: Vec<u64> = taken.iter().map(|(_, bytes)| *bytes).collect();
+    assert!(written[1] < written[0] / 4 && written[3] < written[2] / 4, "{written:?}");
+    assert!(written[2] > written[0] * 9 / 10, "{written:?}");
+    // one chain for each subtask, whose image is the full checkpoint's; nothing older is left
+    let files: Vec<Vec<String>> = place
+        .chains(taken[3].0)
+        .into_iter()
+        .map(|chain| chain.files.into_iter().map(|file| file.name).collect())
+        .collect();
+    let expected = vec![format!("image-{}", taken[2].0), format!("changes-{}", taken[3].0)];
+    assert!(!files.is_empty() && files.iter().all(|chain| *chain == expected), "{files:?}");
+}
+
+#[test]
 fn a_checkpoint_after_changes_to_one_key_in_a_hundred_writes_a_small_part_of_a_full_one() {
     const KEYS: u64 = 60_000;
     let _one = one_at_a_time();
@@ -246,7 +291,13 @@ fn program() {
     if let Ok(folder) = std::env::var(FOLDER) {
         let _armed = CrashPoints::from_env().unwrap();
         let folder = Path::new(&folder);
+        #[cfg(not(all(feature = "s3", feature = "hdfs", feature = "rocksdb")))]
         let mut env = environment(folder);
+        #[cfg(all(feature = "s3", feature = "hdfs", feature = "rocksdb"))]
+        let mut env = match std::env::var(remote::PLACE) {
+            Ok(place) => remote::environment_at(folder, &place),
+            Err(_) => environment(folder),
+        };
         env.set_num_retained(2);
         let step = std::env::var(STEPS).map_or(STEP, |step| step.parse().unwrap());
         build_paced(&env, folder, &Failures::default(), step);

@@ -7,6 +7,7 @@ mod paced;
 mod api;
 mod collected;
 mod end_of_input;
+mod joins;
 mod numbers;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;

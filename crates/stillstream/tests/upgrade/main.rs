@@ -2,8 +2,11 @@
 //! cannot be restored is refused before anything is started, and nothing is changed.
 
 mod damage;
+mod ids;
 mod key_groups;
+mod lists;
 mod owners;
 mod program;
+mod said;
 mod starts;
 mod states;

@@ -58,7 +58,11 @@ impl Bench {
         bench.register_written();
         bench.generation = bench.coordinator.register().unwrap().generation;
         assert_eq!(bench.references_read(shared), [Command::Storage(StorageCall::ListShared)]);
-        bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
+        bench.on(Event::AttemptStarted {
+            generation: bench.generation,
+            tasks: tasks(),
+            enumerators: Default::default(),
+        });
         bench
     }
 }
@@ -86,6 +90,24 @@ fn a_file_goes_with_the_last_checkpoint_that_names_it() {
     assert_eq!(discarded(&commands), directory_and(1, &["shared/1-3"]));
     let commands = bench.complete_naming(3, &["shared/2-4", "shared/3-5"]);
     assert_eq!(discarded(&commands), directory_and(2, &["shared/1-1", "shared/1-2"]));
+}
+
+#[test]
+fn a_full_checkpoint_releases_the_chain_before_it_once_that_is_subsumed() {
+    let mut bench = Bench::running(CheckpointConfig { num_retained: 2, ..tolerant() });
+    bench.complete_naming(1, &["shared/1-1", "shared/1-2"]);
+    let (request, savepoint, forced) = (RequestId(2), None, true);
+    bench.on(Event::TriggerRequested { request, savepoint, full: true, forced });
+    bench.ack(2, source());
+    bench.ack_naming(2, sink(), &["shared/2-1", "shared/2-2"]);
+    bench.metadata(2, WriteOutcome::Written);
+    let commands = bench.register_written();
+    assert_eq!((announced(&commands), discarded(&commands)), (vec![2], vec![]));
+    // what builds on it keeps it, and no longer what was there before
+    let commands = bench.complete_naming(3, &["shared/2-1", "shared/3-3"]);
+    assert_eq!(discarded(&commands), directory_and(1, &["shared/1-1", "shared/1-2"]));
+    let commands = bench.complete_naming(4, &["shared/2-1", "shared/4-4"]);
+    assert_eq!(discarded(&commands), directory_and(2, &["shared/2-2"]));
 }
 
 #[test]
@@ -251,7 +273,11 @@ fn no_checkpoint_is_triggered_before_it_is_known_what_the_earlier_ones_name() {
         Command::Storage(StorageCall::ReadReferences { completed: vec![reference(9)], retained: vec![] });
     assert!(commands.contains(&read), "{commands:?}");
     bench.generation = Generation(4);
-    bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
+    bench.on(Event::AttemptStarted {
+        generation: bench.generation,
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     assert_eq!(bench.request(1, true), []);
     assert_eq!(
         bench.references_read(&[(9, &["shared/9-c"])]),
@@ -265,7 +291,11 @@ fn storage_that_never_says_what_earlier_checkpoints_name_does_not_stop_checkpoin
     bench.on(Event::AttemptRequested);
     bench.register_written();
     bench.generation = Generation(4);
-    bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
+    bench.on(Event::AttemptStarted {
+        generation: bench.generation,
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     assert!(bench.wait(SECOND * 600).contains(&trigger(4, 18)));
     assert_eq!(discarded(&bench.on(listed(&["shared/3-orphan"]))), []);
 }
@@ -276,7 +306,11 @@ fn the_checkpoint_that_the_tasks_build_on_is_read_again_until_it_can_be() {
     bench.on(Event::AttemptRequested);
     bench.register_written();
     bench.generation = Generation(4);
-    bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
+    bench.on(Event::AttemptStarted {
+        generation: bench.generation,
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     for _ in 0..3 {
         let references = References { unreadable: vec!["503".into()], ..References::default() };
         bench.on(Event::Storage(StorageAnswer::ReferencesRead { references }));
@@ -302,7 +336,11 @@ fn a_checkpoint_that_cannot_be_read_keeps_all_older_shared_files_in_place() {
     let commands = bench.all(Event::Storage(StorageAnswer::ReferencesRead { references }));
     assert!(commands.iter().any(|c| matches!(c, Command::Warn(text) if text.contains("chk-8/_metadata"))));
     assert!(!commands.contains(&Command::Storage(StorageCall::ListShared)));
-    bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
+    bench.on(Event::AttemptStarted {
+        generation: bench.generation,
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     // what this run itself writes and aborts goes as ever
     bench.trigger(18);
     bench.ack_naming(18, sink(), &["shared/9-c", "shared/18-d"]);
@@ -341,7 +379,11 @@ fn files_of_a_checkpoint_that_its_owner_keeps_are_never_deleted() {
         files(&["shared/5-orphan"])
     );
     bench.generation = Generation(4);
-    bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks() });
+    bench.on(Event::AttemptStarted {
+        generation: bench.generation,
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     bench.complete_naming(18, &[]);
     assert_eq!(discarded(&bench.complete_naming(19, &[])), directory(18));
 }

@@ -231,7 +231,11 @@ fn an_attempt_that_dies_between_the_commits_of_a_stop_goes_on_from_the_savepoint
         Command::BeginAttempt { generation: Generation(2), restore_from: Some(savepoint_ref(1, PLACE)) };
     assert!(commands.contains(&begins), "{commands:?}");
     bench.generation = Generation(2);
-    bench.on(Event::AttemptStarted { generation: Generation(2), tasks: tasks() });
+    bench.on(Event::AttemptStarted {
+        generation: Generation(2),
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     // the next checkpoint takes its place; its files are a person's
     assert_eq!(discarded(&bench.complete(2)), []);
     assert_eq!(bench.coordinator.completed(), [reference(2)]);
@@ -281,6 +285,25 @@ fn whoever_does_not_confirm_the_commits_of_a_stop_fails_the_attempt() {
     assert!(message.contains("the commits of the last checkpoint were not confirmed"), "{message}");
     let text = error(&bench.attempt_stops());
     assert!(text.contains("its last checkpoint is complete"), "{text}");
+}
+
+#[test]
+fn a_drained_stop_whose_attempt_dies_between_its_commits_says_that_event_time_has_ended_where_the_job_goes_on()
+ {
+    for drain in [true, false] {
+        let mut bench = Bench::running(every_ten_seconds());
+        bench.stop(Some(PLACE), drain);
+        if drain {
+            let ended = Event::SourceEnded { generation: bench.generation, subtask: source() };
+            bench.on(ended);
+        }
+        bench.ack_both(1);
+        bench.metadata(1, WriteOutcome::Written);
+        bench.register_written();
+        let text = error(&bench.attempt_stops());
+        assert!(text.contains("the job restarts and goes on from savepoint 1"), "{text}");
+        assert_eq!(text.contains("event time has ended in it"), drain, "{text}");
+    }
 }
 
 #[test]

@@ -8,9 +8,9 @@ mod stop;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobId, JobOutcome,
-    RegisterRecord, RestartStrategy, Result, SavepointFormat, SavepointTarget, SubtaskId, SubtaskIndex,
-    TaskSnapshot, VertexId,
+    CheckpointId, CheckpointKind, CheckpointType, CompletedRef, Error, ErrorKind, Generation, JobId,
+    JobOutcome, RegisterRecord, RestartStrategy, Result, SavepointFormat, SavepointTarget, SubtaskId,
+    SubtaskIndex, TaskSnapshot, VertexId,
 };
 
 use super::engine::JobEngine;

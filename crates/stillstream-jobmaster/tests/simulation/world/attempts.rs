@@ -4,6 +4,7 @@
 //! Each snapshot has a file of its own, and names its local files as an incremental backend does: those that
 //! a confirmed checkpoint has by the path that they have there, all others newly written.
 
+use super::enumerators::Splits;
 use super::output::Transaction;
 use super::*;
 
@@ -20,6 +21,15 @@ pub struct Known {
     files: Sent,
     /// What it named for checkpoints of which it has not heard yet.
     sent: BTreeMap<CheckpointId, Sent>,
+    /// Full ones of which it has not heard yet: once one is completed, nothing keeps what was confirmed before.
+    full: BTreeSet<CheckpointId>,
+}
+
+/// What the word for a barrier says of its checkpoint.
+pub struct Barrier {
+    pub place: Option<Arc<str>>,
+    pub full: bool,
+    pub stop: bool,
 }
 
 /// One try to run the job.
@@ -47,15 +57,23 @@ pub struct Attempt {
     cuts: BTreeMap<CheckpointId, u64>,
     /// Which of these are savepoints.
     places: BTreeMap<CheckpointId, Arc<str>>,
+    /// Which of these name no file of an earlier one.
+    full: BTreeSet<CheckpointId>,
     /// What each sink has prepared and not committed.
     prepared: BTreeMap<SubtaskId, Vec<Transaction>>,
     /// The newest barrier that each sink has seen.
     prepared_to: BTreeMap<SubtaskId, CheckpointId>,
+    pub(super) splits: Splits,
 }
 
 impl Attempt {
     fn sinks(&self) -> u32 {
         self.plan.last().copied().unwrap_or(1)
+    }
+
+    /// How many subtasks the source has.
+    pub(super) fn readers(&self) -> u32 {
+        self.plan.first().copied().unwrap_or(1)
     }
 
     fn is_sink(&self, subtask: SubtaskId) -> bool {
@@ -86,8 +104,13 @@ impl World {
         let restored = spec.restored.map(|state| (*state).clone()).unwrap_or_default();
         let (position, pending) = self.content_of(&restored);
         self.output.assert_nothing_lost(position, &pending);
+        let next = enumerators::next_of(restored.enumerators.get(&nodes::operator(0)));
+        let readers = restored.operators.get(&nodes::operator(0)).into_iter().flat_map(|all| all.values());
+        let files = readers.flat_map(|state| &state.incremental).filter_map(|handle| handle.meta.path());
+        let held = self.splits_of(files, next, "an attempt begins");
+        let splits = Splits::restored(next, held, plan.first().copied().unwrap_or(1));
         let mut attempt =
-            Attempt { plan: plan.clone(), restored, began: position, position, ..Attempt::default() };
+            Attempt { plan: plan.clone(), restored, began: position, position, splits, ..Attempt::default() };
         let subtasks: Vec<SubtaskId> = nodes::tasks(&plan).into_iter().map(|task| task.id).collect();
         // what was prepared before is committed by whoever is there now
         let first = SubtaskId::new(plan.len() as u32 - 1, 0);
@@ -125,7 +148,7 @@ impl World {
         let named = |file: &NamedStream| Some((file.name.parse().ok()?, file.stream.path()?.to_owned()));
         let files: Sent = handles.iter().flat_map(|handle| &handle.files).filter_map(named).collect();
         let (local, confirmed) = (files.keys().copied().collect(), attempt.restored.checkpoint);
-        attempt.known.insert(subtask, Known { local, confirmed, files, sent: BTreeMap::new() });
+        attempt.known.insert(subtask, Known { local, confirmed, files, ..Known::default() });
         attempt.open.insert(subtask);
         if attempt.is_sink(subtask) {
             let restored = attempt.prepared.remove(&subtask).unwrap_or_default();
@@ -163,8 +186,7 @@ impl World {
         node: usize,
         generation: Generation,
         checkpoint: CheckpointId,
-        savepoint: Option<Arc<str>>,
-        stop: bool,
+        Barrier { place, full, stop }: Barrier,
     ) {
         if let Some(attempt) = self.attempt(node, generation) {
             assert!(!attempt.held, "checkpoint {checkpoint} begins behind the last one of a stop");
@@ -172,9 +194,11 @@ impl World {
             assert!(!attempt.drained || !attempt.cut_since, "checkpoint {checkpoint} begins behind a drain");
             attempt.cut_since = attempt.drained;
             attempt.cuts.insert(checkpoint, attempt.position);
-            attempt.places.extend(savepoint.map(|place| (checkpoint, place)));
+            attempt.places.extend(place.map(|place| (checkpoint, place)));
+            attempt.full.extend(full.then_some(checkpoint));
             attempt.held |= stop;
         }
+        self.cut_splits(node, generation, checkpoint);
     }
 
     /// The sources end where they are, and everything that follows from it has been emitted.
@@ -215,6 +239,7 @@ impl World {
             Some(location) => location.to_string(),
             None => checkpoint_paths::checkpoint(checkpoint),
         };
+        let full = attempt.full.contains(&checkpoint);
         let Some(content) = self.prepare(node, generation, checkpoint, subtask) else { return };
         let Some(mut known) =
             self.attempt(node, generation).and_then(|attempt| attempt.known.remove(&subtask))
@@ -226,10 +251,11 @@ impl World {
             self.local += 1;
             known.local.insert(self.local);
         }
+        known.full.extend(full.then_some(checkpoint));
         let mut sent = Sent::new();
         // a savepoint owns all its files
         for name in known.local.iter().filter(|_| place.is_none()) {
-            let file = known.files.get(name).cloned();
+            let file = known.files.get(name).filter(|_| known.full.is_empty()).cloned();
             sent.insert(*name, file.unwrap_or_else(|| self.upload(checkpoint, generation, subtask)));
         }
         known.sent.insert(checkpoint, sent.clone());
@@ -288,7 +314,11 @@ impl World {
             pending = prepared.iter().filter(|t| t.checkpoint <= checkpoint).cloned().collect();
             attempt.prepared_to.insert(subtask, done.max(checkpoint));
         }
-        Some(Content { position, pending })
+        let splits = match subtask.vertex.0 {
+            0 => attempt.splits.at_barrier(checkpoint, subtask.index),
+            _ => BTreeSet::new(),
+        };
+        Some(Content { position, pending, splits })
     }
 
     fn upload(&mut self, checkpoint: CheckpointId, generation: Generation, subtask: SubtaskId) -> String {
@@ -316,6 +346,9 @@ impl World {
         {
             (known.confirmed, known.files) = (checkpoint, files);
         }
+        if let Some(known) = attempt.known.get_mut(&subtask) {
+            known.full.retain(|full| *full > checkpoint);
+        }
         let prepared = attempt.prepared.entry(subtask).or_default();
         let committed: Vec<Transaction> =
             prepared.iter().filter(|transaction| transaction.checkpoint <= checkpoint).cloned().collect();
@@ -323,6 +356,16 @@ impl World {
         self.tally.committed += committed.len() as u64;
         self.output.commit(&committed);
         self.report(node, generation, Report::Committed { checkpoint, subtask });
+    }
+
+    /// The tasks hear that a checkpoint was given up.
+    pub(super) fn aborted(&mut self, node: usize, generation: Generation, checkpoint: CheckpointId) {
+        if let Some(attempt) = self.attempt(node, generation) {
+            attempt.known.values_mut().for_each(|known| {
+                known.full.remove(&checkpoint);
+                known.sent.remove(&checkpoint);
+            });
+        }
     }
 
     pub(super) fn some_task_fails(&mut self, node: usize, generation: Generation) {

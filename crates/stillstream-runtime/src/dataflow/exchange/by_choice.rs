@@ -134,7 +134,8 @@ mod tests {
             let (mut all, mut marks) = (Vec::new(), Vec::new());
             for (_, part) in parts.iter().filter(|(to, _)| *to == target) {
                 let before = all.len();
-                marks.extend(part.marks().iter().map(|mark| (before + mark.at as usize, mark.time.watermark)));
+                marks
+                    .extend(part.marks().iter().map(|mark| (before + mark.at as usize, mark.time.watermark)));
                 all.extend(part.clone().take::<u64>().unwrap().values);
             }
             assert!(all.iter().copied().eq((target as u64..3_000).step_by(3)));
@@ -148,14 +149,19 @@ mod tests {
     fn random_targets_are_even_and_all_are_reached() {
         let parts = split(&mut *at_random::<u64>(7, 5), Batch::new((0..10_000u64).collect()).into()).unwrap();
         for target in 0..5 {
-            let records: usize = parts.iter().filter(|(to, _)| *to == target).map(|(_, part)| part.len()).sum();
+            let records: usize =
+                parts.iter().filter(|(to, _)| *to == target).map(|(_, part)| part.len()).sum();
             assert!((1_800..2_200).contains(&records), "{target}: {records}");
         }
     }
 
     #[test]
     fn a_subtask_that_does_not_exist_is_an_error_that_says_how_many_there_are() {
-        let error = split(&mut *by_choice(|_: &u64, subtasks| subtasks, 2), Batch::new(vec![1u64]).into()).unwrap_err();
-        assert!(error.to_string().contains("subtask 2") && error.to_string().contains("there are 2"), "{error}");
+        let error = split(&mut *by_choice(|_: &u64, subtasks| subtasks, 2), Batch::new(vec![1u64]).into())
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("subtask 2") && error.to_string().contains("there are 2"),
+            "{error}"
+        );
     }
 }
