@@ -11,8 +11,8 @@
 //!   and guessing wrong where costs more than the second line: 8.7 against 5.1 ns for an update in cache, no
 //!   difference from memory.
 //! - Wider entries: 7, 11 or 15 tags, then their slots.
-//! - A value that owns memory or is wide lies in a counted box ([`Counted`]), so that copying a page copies no
-//!   values.
+//! - A value that owns memory or is wide lies in a counted box ([`Counted`]), so that copying a page copies
+//!   no values.
 //! - Keys lie in the slot, unless they are very wide. A key that owns memory is cloned when its page is
 //!   copied.
 

@@ -311,8 +311,8 @@ impl<T: Data> Fetcher<T> {
         Ok(chunks.send(chunk))
     }
 
-    /// Counts lag, and moves positions past what is no record: a source that ends behind such marks would wait for
-    /// ever otherwise.
+    /// Counts lag, and moves positions past what is no record: a source that ends behind such marks would
+    /// wait for ever otherwise.
     fn look_at_standings(&mut self, chunks: &ChunkSender<T, KafkaSplit>) -> Result<bool, SourceError> {
         let Some(reader) = &self.reader else { return Ok(true) };
         for standing in block_on(reader.standings())? {

@@ -14,8 +14,8 @@ fn begin(generation: u64, parallelism: usize, from: Option<&Checkpoint>) -> Begi
     Begin { job: "job", generation, parallelism, from }
 }
 
-/// A job that died after checkpoint 1 was complete and before its transaction was committed; the transaction's
-/// id.
+/// A job that died after checkpoint 1 was complete and before its transaction was committed; the
+/// transaction's id.
 fn died_before_the_commit(topic: &Topic, prefix: &str, properties: &[(&str, &str)]) -> (Checkpoint, String) {
     let with = properties.iter().fold(sink(topic, prefix), |sink, (key, value)| sink.property(*key, *value));
     let mut job = begin(1, 1, None).open(with).unwrap();

@@ -101,8 +101,8 @@ impl StateBackend {
         }
     }
 
-    /// The largest snapshot of one state, in bytes, where snapshots lie inside the acknowledgement; `None` where
-    /// they lie in files.
+    /// The largest snapshot of one state, in bytes, where snapshots lie inside the acknowledgement; `None`
+    /// where they lie in files.
     pub(crate) fn max_state_size(&self) -> Option<u64> {
         match self {
             Self::Memory { max_state_size, .. } => Some(*max_state_size),

@@ -80,7 +80,8 @@ impl Ledger {
         Self { runtime: runtime(), topic: topic.into(), seen: vec![0; records as usize], count: 0, next: [0; 3] }
     }
 
-    /// Reads on to the end, or to the first transaction that is open; how many different numbers there are now.
+    /// Reads on to the end, or to the first transaction that is open; how many different numbers there are
+    /// now.
     pub fn read(&mut self, kafka: &Kafka) -> u64 {
         let Self { runtime, topic, seen, count, next } = self;
         runtime.block_on(async {

@@ -1,8 +1,8 @@
 //! The job `flights` from topics to topics of Kafka: killed in the middle, and exact.
 //!
-//! Starts a Kafka of its own (or takes yours, `--brokers`), fills the topics `flights` and `weather` from the files, runs
-//! the job, kills it hard (`kill -9`) after a checkpoint, starts it again, and compares what readers of the
-//! result see with what the job makes of the files.
+//! Starts a Kafka of its own (or takes yours, `--brokers`), fills the topics `flights` and `weather` from the
+//! files, runs the job, kills it hard (`kill -9`) after a checkpoint, starts it again, and compares what
+//! readers of the result see with what the job makes of the files.
 
 #[allow(dead_code, reason = "results go to topics here")]
 #[path = "../job.rs"]
