@@ -28,8 +28,8 @@ usage: cargo xtask <command>
                benchmarks of whole jobs, or those named, some minutes; all of them together write docs/benchmarks.md;
                with --backend rocksdb: COUNT on RocksDB beside the heap and plain RocksDB
   services prepare
-               download the servers that tests need (Kafka), once, into ~/.cache/stillstream-services
-  services up kafka
+               download the servers that tests need (Kafka, an S3 server, HDFS), once, into ~/.cache/stillstream-services
+  services up kafka|s3|hdfs
                start one by hand, until Enter
   sanitize [address|thread]
                the tests of the state crate under a sanitizer of the compiler, or under both; some minutes

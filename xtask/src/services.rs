@@ -3,13 +3,21 @@
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
-use stillstream_services::{Kafka, kafka};
+use stillstream_services::{Hdfs, Kafka, S3, hdfs, kafka, s3};
 
 /// What `cargo xtask services` knows.
-pub(crate) const NAMES: &str = "kafka";
+pub(crate) const NAMES: &str = "kafka, s3, hdfs";
 
 /// Downloads all servers that tests need, unless they are there.
-pub(crate) fn prepare() -> Result<PathBuf, String> {
+pub(crate) fn prepare() -> Result<(), String> {
+    prepare_kafka()?;
+    println!("an S3 server is at {}", s3::prepare().map_err(|error| error.to_string())?.display());
+    let hadoop = hdfs::prepare().map_err(|error| format!("Hadoop {}: {error}", hdfs::VERSION))?;
+    println!("Hadoop {} is at {}", hdfs::VERSION, hadoop.display());
+    Ok(())
+}
+
+fn prepare_kafka() -> Result<PathBuf, String> {
     let folder = kafka::prepare().map_err(|error| format!("Kafka {}: {error}", kafka::VERSION))?;
     println!("Kafka {} is at {}", kafka::VERSION, folder.display());
     Ok(folder)
@@ -19,7 +27,7 @@ pub(crate) fn prepare() -> Result<PathBuf, String> {
 pub(crate) fn up(name: &str) -> Result<(), String> {
     match name {
         "kafka" => {
-            let folder = prepare()?;
+            let folder = prepare_kafka()?;
             let kafka = Kafka::start().map_err(|error| error.to_string())?;
             let (user, password) = (Kafka::USER, Kafka::PASSWORD);
             println!("bootstrap.servers         {}", kafka.bootstrap());
@@ -34,6 +42,26 @@ pub(crate) fn up(name: &str) -> Result<(), String> {
             );
             wait_for_enter("Enter or Ctrl-C ends it and deletes its data.");
             drop(kafka);
+            Ok(())
+        }
+        "s3" => {
+            s3::prepare().map_err(|error| error.to_string())?;
+            let s3 = S3::start().map_err(|error| error.to_string())?;
+            println!("bucket                    s3://{}", S3::BUCKET);
+            for (name, value) in s3.environment() {
+                println!("export {name}={value}");
+            }
+            println!("its log                   {}", s3.log().display());
+            wait_for_enter("Enter or Ctrl-C ends it and deletes its data.");
+            Ok(())
+        }
+        "hdfs" => {
+            hdfs::prepare().map_err(|error| error.to_string())?;
+            let hdfs = Hdfs::start().map_err(|error| error.to_string())?;
+            println!("file system               {}", hdfs.uri());
+            let [name_node, data_node] = hdfs.logs();
+            println!("its logs                  {}, {}", name_node.display(), data_node.display());
+            wait_for_enter("Enter or Ctrl-C ends it and deletes its data.");
             Ok(())
         }
         other => Err(format!("no such server: {other} (there is {NAMES})")),

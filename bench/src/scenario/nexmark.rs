@@ -23,6 +23,7 @@ pub(super) fn run(settings: &Settings) -> Result<Measurement> {
     if golden(query, profile.per_ms, count).is_some_and(|known| known != total) {
         return Err(Error::msg(format!("q{query} gave {} rows, {:016x}: wrong", total.rows, total.sum)));
     }
-    let measured = Measurement { keys: 0, variant: variant.clone(), ..Measurement::of("NEXMARK", settings, span) };
+    let measured =
+        Measurement { keys: 0, variant: variant.clone(), ..Measurement::of("NEXMARK", settings, span) };
     Ok(measured)
 }

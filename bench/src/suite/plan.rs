@@ -100,10 +100,7 @@ pub fn runs() -> Vec<Run> {
         run("JOIN", "", 1_000_000, 2_000),
     ]);
     runs.extend(NEXMARK.map(|query| run("NEXMARK", query, 0, 0)));
-    runs.extend([
-        run("RECOVER", "", 1_000_000, 0),
-        run("SNAPSHOT", "", 10_000_000, 1_500),
-    ]);
+    runs.extend([run("RECOVER", "", 1_000_000, 0), run("SNAPSHOT", "", 10_000_000, 1_500)]);
     let start = |operators| Run { operators, ..run("START", "", 0, 0) };
     runs.extend([1, 8, 64].map(start));
     runs

@@ -16,11 +16,16 @@
 //! that is not there is an error that says what to do, and never a reason to leave a test out.
 
 pub mod cache;
+mod command;
 mod error;
+pub mod hdfs;
 pub mod kafka;
 pub mod packages;
 mod ports;
 pub mod process;
+pub mod s3;
 
 pub use error::{Error, Result};
+pub use hdfs::Hdfs;
 pub use kafka::Kafka;
+pub use s3::S3;

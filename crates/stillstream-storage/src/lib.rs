@@ -38,6 +38,7 @@
 //! | [`verify`] | does everything that a checkpoint names exist, whole? |
 //! | [`store`] | the low-level door that a disk or an object store implements |
 //! | [`local`], [`object`] | a disk, and whatever `object_store` reaches |
+//! | `hdfs` | Hadoop's file system |
 //! | `remote` | which scheme leads to which store over the network, and the clients for them |
 
 pub mod checkpoint;
@@ -48,6 +49,8 @@ pub mod conformance;
 mod disposal;
 pub mod error;
 mod frame;
+#[cfg(feature = "hdfs")]
+mod hdfs;
 mod identity;
 mod job_lock;
 pub mod lease;
@@ -61,6 +64,7 @@ mod proto;
 pub mod references;
 pub mod register;
 mod remote;
+mod request;
 pub mod retained;
 mod salvage;
 pub mod savepoint;

@@ -1,4 +1,4 @@
-//! Protobuf messages of `_metadata` (versions 1 and 2) and of the register (version 1). Numbers are never
+//! Protobuf messages of `_metadata` (versions 1 to 3) and of the register (version 1). Numbers are never
 //! used again for another meaning.
 
 use std::collections::BTreeMap;
@@ -41,6 +41,9 @@ pub(crate) struct Operator {
     pub(crate) max_parallelism: u32,
     #[prost(message, repeated, tag = "6")]
     pub(crate) subtasks: Vec<Subtask>,
+    /// Since version 3.
+    #[prost(bytes = "vec", optional, tag = "7")]
+    pub(crate) enumerator: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -5,6 +5,8 @@ use std::ops::{Add, Sub};
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::Error;
+
 /// A point in event time or processing time: milliseconds since 1970-01-01T00:00:00Z.
 ///
 /// Reads and writes RFC 3339 in UTC. Years outside of 0000 to 9999, which RFC 3339 does not have, carry a sign and may have
@@ -15,11 +17,12 @@ use std::time::Duration;
 /// ```
 /// use stillstream_types::{Timestamp, time::hours};
 /// for text in ["2013-01-01", "2013-01-01 00:00", "2013-01-01T00:00:00.000", "2013-01-01T02:00:00+02:00"] {
-///     assert_eq!(text.parse(), Ok(Timestamp::from_seconds(1_356_998_400)), "{text}");
+///     assert_eq!(text.parse::<Timestamp>()?, Timestamp::from_seconds(1_356_998_400), "{text}");
 /// }
 /// let at: Timestamp = "2013-01-01T10:15:00Z".parse().unwrap();
 /// assert_eq!((at + hours(2)).to_string(), "2013-01-01T12:15:00Z");
 /// assert_eq!(at.truncate(hours(1)).to_string(), "2013-01-01T10:00:00Z");
+/// # Ok::<(), stillstream_types::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
@@ -173,16 +176,18 @@ impl fmt::Debug for Timestamp {
 }
 
 impl FromStr for Timestamp {
-    type Err = String;
+    type Err = Error;
 
     /// Reads `2013-01-01T10:15:00Z`, with an optional fraction of a second and an optional offset (`+02:00`),
     /// and the other forms that a timestamp is written in.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             "-infinity" => Ok(Self::MIN),
             "infinity" => Ok(Self::MAX),
             _ => parse(text).map(Self).ok_or_else(|| {
-                format!("`{text}` is not a timestamp: RFC 3339 is expected, as in 2013-01-01T10:15:00Z")
+                Error::msg(format!(
+                    "`{text}` is not a timestamp: RFC 3339 is expected, as in 2013-01-01T10:15:00Z"
+                ))
             }),
         }
     }
@@ -345,7 +350,7 @@ mod tests {
             "2013-01-01T10:15:00++2:00",
             "Infinity",
         ] {
-            let error = text.parse::<Timestamp>().unwrap_err();
+            let error = text.parse::<Timestamp>().unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}`")), "{error}");
         }
     }
@@ -357,11 +362,11 @@ mod tests {
         let years = [-10_000, -9999, -1, 0, 1, 9999, 10_000, 123_456].map(year);
         for millis in ends.into_iter().chain(years).flat_map(|at| [at, at.saturating_sub(1)]) {
             let at = Timestamp::from_millis(millis);
-            assert_eq!(at.to_string().parse(), Ok(at), "{millis}");
+            assert_eq!(at.to_string().parse::<Timestamp>().unwrap(), at, "{millis}");
         }
         assert_eq!(Timestamp::from_millis(i64::MAX - 1).to_string(), "+292278994-08-17T07:12:55.806Z");
         assert_eq!(Timestamp::from_millis(year(-1)).to_string(), "-0001-01-01T00:00:00Z");
-        assert_eq!("infinity".parse(), Ok(Timestamp::MAX));
+        assert_eq!("infinity".parse::<Timestamp>().unwrap(), Timestamp::MAX);
     }
 
     #[test]
@@ -369,7 +374,7 @@ mod tests {
         for text in
             ["+292278994-08-17T07:12:55.808Z", "-292275055-05-16T16:47:04.191Z", "+999999999-01-01T00:00:00Z"]
         {
-            assert!(text.parse::<Timestamp>().unwrap_err().contains(text));
+            assert!(text.parse::<Timestamp>().unwrap_err().to_string().contains(text));
         }
     }
 

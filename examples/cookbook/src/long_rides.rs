@@ -56,12 +56,24 @@ impl KeyedProcess for LongRides {
 pub fn main() -> Result<()> {
     let env = StreamExecutionEnvironment::from_args()?;
     let noon: Timestamp = "2020-01-01 12:00".parse()?;
-    let rides = [(1, true, 0), (2, true, 10), (1, false, 15), (3, false, 200), (3, true, 20), (4, true, 190), (4, false, 210)];
-    env.from_collection(rides.map(|(id, is_start, minute)| Ride { id, is_start, at: noon + minutes(minute) }))
-        .event_time(|ride| ride.at, hours(4))
-        .key_by(|ride| ride.id)
-        .process::<LongRides>()
-        .uid("long rides")
-        .print();
+    let rides = [
+        (1, true, 0),
+        (2, true, 10),
+        (1, false, 15),
+        (3, false, 200),
+        (3, true, 20),
+        (4, true, 190),
+        (4, false, 210),
+    ];
+    env.from_collection(rides.map(|(id, is_start, minute)| Ride {
+        id,
+        is_start,
+        at: noon + minutes(minute),
+    }))
+    .event_time(|ride| ride.at, hours(4))
+    .key_by(|ride| ride.id)
+    .process::<LongRides>()
+    .uid("long rides")
+    .print();
     env.execute("long rides").map(drop)
 }

@@ -86,12 +86,7 @@ pub fn owned(text: Text) -> Text {
 impl Bid {
     /// With its own bytes.
     pub fn owned(self) -> Self {
-        Self {
-            channel: owned(self.channel),
-            url: owned(self.url),
-            extra: owned(self.extra),
-            ..self
-        }
+        Self { channel: owned(self.channel), url: owned(self.url), extra: owned(self.extra), ..self }
     }
 }
 

@@ -21,9 +21,19 @@ const CHANNELS: u64 = 10_000;
 
 const FIRST: [&str; 11] =
     ["Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter"];
-const LAST: [&str; 9] = ["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"];
+const LAST: [&str; 9] =
+    ["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"];
 const CITY: [&str; 10] = [
-    "Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent", "Cheyenne",
+    "Phoenix",
+    "Los Angeles",
+    "San Francisco",
+    "Boise",
+    "Portland",
+    "Bend",
+    "Redmond",
+    "Seattle",
+    "Kent",
+    "Cheyenne",
 ];
 const STATE: [&str; 6] = ["AZ", "CA", "ID", "OR", "WA", "WY"];
 
@@ -84,7 +94,8 @@ struct Pools {
 static POOLS: LazyLock<Pools> = LazyLock::new(|| {
     const T: u64 = 1 << 40;
     const P: u64 = 1 << 41;
-    let pool = |byte: &dyn Fn(u64) -> u8| (0..65_536 + 1024).map(|b| char::from(byte(P + b))).collect::<String>();
+    let pool =
+        |byte: &dyn Fn(u64) -> u8| (0..65_536 + 1024).map(|b| char::from(byte(P + b))).collect::<String>();
     let letter = |n: u64| b'a' + n as u8;
     let letters = pool(&|b| letter(hi(draw(b, 0), 26)));
     let text = pool(&|b| {
@@ -207,8 +218,7 @@ impl Drawing {
         let used = 48 + item_name.len() + description.len();
         let initial_bid = self.price(2);
         let horizon = BASE + (self.i + IN_FLIGHT * EPOCH / 3) / per_ms - self.millis;
-        let seller =
-            if self.hi(0, 4) > 0 { self.epoch / 100 * 100 } else { self.somebody(0) };
+        let seller = if self.hi(0, 4) > 0 { self.epoch / 100 * 100 } else { self.somebody(0) };
         Auction {
             id: 3 * self.epoch + off - 1 + 1000,
             item_name,
@@ -232,8 +242,7 @@ impl Drawing {
                 min + self.lo(0, last - min + 11)
             }
         };
-        let bidder =
-            if self.hi(1, 4) > 0 { self.epoch / 100 * 100 + 1 } else { self.somebody(1) };
+        let bidder = if self.hi(1, 4) > 0 { self.epoch / 100 * 100 + 1 } else { self.somebody(1) };
         let channel = if self.hi(3, 2) > 0 { CHANNELS + self.lo(3, 4) } else { self.lo(3, CHANNELS) };
         let (channel, url) = &POOLS.channels[channel as usize];
         Bid {

@@ -20,7 +20,8 @@ fn main() -> Result<()> {
     let mut env = StreamExecutionEnvironment::from_args()?;
     let arguments = env.arguments().to_vec();
     let [query, options @ ..] = arguments.as_slice() else { return Err(wrong("which query?")) };
-    let number: u64 = query.trim_start_matches('q').parse().map_err(|_| wrong(format!("no query: `{query}`")))?;
+    let number: u64 =
+        query.trim_start_matches('q').parse().map_err(|_| wrong(format!("no query: `{query}`")))?;
     let (mut count, mut profile, mut folder) = (1_000_000, Profile::FAST, None);
     let mut options = options.iter();
     while let Some(option) = options.next() {

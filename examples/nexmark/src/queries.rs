@@ -85,10 +85,7 @@ pub fn q3(people: &Stream<Person>, auctions: &Stream<Auction>) -> Stream<(Text, 
     let near = people.filter(|person| ["OR", "ID", "CA"].contains(&&*person.state));
     let near = near.map(|person| (person.id, owned(person.name), owned(person.city), owned(person.state)));
     let items = auctions.filter(|auction| auction.category == 10).map(|auction| (auction.seller, auction.id));
-    near.connect(&items)
-        .key_by(|person| person.0, |item| item.0)
-        .process::<LocalItems>()
-        .uid("local items")
+    near.connect(&items).key_by(|person| person.0, |item| item.0).process::<LocalItems>().uid("local items")
 }
 
 /// Average price of what was sold, by category.

@@ -142,7 +142,8 @@ impl<T: Row> Sink<T> for Tally {
                 }
                 Place::Folder(folder) => {
                     std::fs::create_dir_all(folder)?;
-                    let (file, part) = (folder.join(format!("{name}.total")), folder.join(format!("{name}.part")));
+                    let (file, part) =
+                        (folder.join(format!("{name}.total")), folder.join(format!("{name}.part")));
                     std::fs::write(&part, format!("{} {}", total.rows, total.sum))?;
                     std::fs::rename(part, file)?;
                 }

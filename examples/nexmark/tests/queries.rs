@@ -86,7 +86,11 @@ fn every_query_gives_the_known_result_and_another_order_changes_nothing() {
             let tally = Tally::new(query);
             run(&env, query, Events { profile, count, splits: 2 }, &tally).unwrap();
             env.execute(format!("q{query}")).unwrap();
-            assert_eq!(Some(tally.total().unwrap()), golden(query, profile.per_ms, count), "q{query}, {profile:?}");
+            assert_eq!(
+                Some(tally.total().unwrap()),
+                golden(query, profile.per_ms, count),
+                "q{query}, {profile:?}"
+            );
         }
     }
 }

@@ -221,7 +221,6 @@ fn the_binary_form_is_the_documented_one() {
     // with a set, a former name and a type that holds itself
     #[derive(Clone, Data)]
     #[data(crate = stillstream_data)]
-    #[expect(dead_code)]
     struct T {
         #[data(alias = "o")]
         s: std::collections::BTreeSet<u8>,

@@ -18,7 +18,12 @@ pub async fn connect(brokers: &str) -> Kafka {
 }
 
 /// Writes values to a partition, in order, and waits until they are there.
-pub fn write(brokers: &str, topic: &str, partition: u32, values: impl IntoIterator<Item = impl Into<String>>) {
+pub fn write(
+    brokers: &str,
+    topic: &str,
+    partition: u32,
+    values: impl IntoIterator<Item = impl Into<String>>,
+) {
     let values = values.into_iter().map(|value| Record::new(topic, value.into().into_bytes()));
     send(brokers, values.map(|record| record.partition(partition as i32)).collect());
 }
@@ -33,7 +38,7 @@ pub fn send(brokers: &str, records: Vec<Record>) {
         }
         producer.flush().await.unwrap();
         for handle in sent {
-            handle.await.unwrap();
+            let _ = handle.await.unwrap();
         }
         producer.close().await.unwrap();
     });
@@ -46,7 +51,7 @@ pub fn begin(brokers: &str, id: &str, topic: &str, values: &[&str]) -> Transacti
         producer.begin().unwrap();
         for value in values {
             let record = Record::new(topic, value.as_bytes().to_vec()).partition(0);
-            producer.send(record).await.unwrap();
+            let _ = producer.send(record).await.unwrap();
         }
         producer.flush().await.unwrap();
         producer

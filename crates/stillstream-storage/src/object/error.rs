@@ -64,6 +64,7 @@ pub(super) fn explain(error: &E) -> String {
     });
     if let Some(code) = code {
         let message = between(&text, "<Message>", "</Message>").map_or("", str::trim);
+        let message = message.replace("&#34;", "\"").replace("&quot;", "\"").replace("&#39;", "'");
         let message =
             if message.is_empty() { String::new() } else { format!(": {}", message.trim_end_matches('.')) };
         return format!("the store answers {code}{message}{tries}{}", hint(Some(code)));
@@ -95,6 +96,7 @@ pub(super) fn explain(error: &E) -> String {
 fn hint(code: Option<&str>) -> &'static str {
     match code.unwrap_or_default() {
         "InvalidAccessKeyId"
+        | "XAdminUserNotFound"
         | "SignatureDoesNotMatch"
         | "InvalidToken"
         | "ExpiredToken"

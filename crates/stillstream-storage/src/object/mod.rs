@@ -9,20 +9,18 @@ use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::Duration;
 
 use error::{read_error, write_error};
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion};
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 
 use crate::error::{SHORT, StorageError};
 use crate::options::StorageOptions;
 #[cfg(feature = "cloud")]
 use crate::remote::Background;
+use crate::request::Requests;
 use crate::store::{BlobStore, BlobWriter, CasSupport, Created, Deleted, Entry, Replaced, Tag, check_key};
 use writer::ObjectWriter;
 
@@ -41,8 +39,7 @@ struct Inner {
     prefix: String,
     uri: String,
     cas: CasSupport,
-    handle: Handle,
-    deadline: Duration,
+    requests: Requests,
     /// What the handle is of, where nobody else keeps it.
     _background: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -92,8 +89,8 @@ impl ObjectBlobStore {
     ) -> Self {
         let prefix = prefix.trim_matches('/').to_owned();
         let uri = uri.trim_end_matches('/').to_owned();
-        let deadline = options.deadline;
-        Self(Arc::new(Inner { store, prefix, uri, cas, handle, deadline, _background: background }))
+        let requests = Requests { handle, deadline: options.deadline };
+        Self(Arc::new(Inner { store, prefix, uri, cas, requests, _background: background }))
     }
 
     fn path(&self, key: &str) -> Result<Path, StorageError> {
@@ -156,12 +153,6 @@ impl ObjectBlobStore {
     }
 }
 
-/// A request on its way.
-struct Pending<T> {
-    answers: Receiver<object_store::Result<T>>,
-    task: JoinHandle<()>,
-}
-
 /// How a request failed.
 enum Failure {
     Store(object_store::Error),
@@ -169,28 +160,24 @@ enum Failure {
     Unanswered(StorageError),
 }
 
+/// A request on its way.
+type Pending<T> = crate::request::Pending<object_store::Result<T>>;
+
 impl Inner {
-    /// Starts the request. The caller waits on a channel of the standard library, not in the runtime, so that
-    /// a call from within a runtime's thread is slow at worst and never a panic.
     fn spawn<T: Send + 'static>(
         &self,
         request: impl Future<Output = object_store::Result<T>> + Send + 'static,
     ) -> Pending<T> {
-        let (answer, answers) = sync_channel(1);
-        let task = self.handle.spawn(async move {
-            // nobody may be waiting any more: then the answer is of no use
-            let _ = answer.send(request.await);
-        });
-        Pending { answers, task }
+        self.requests.spawn(request)
     }
 
     fn receive<T>(&self, operation: &'static str, path: &str, pending: &Pending<T>) -> Result<T, Failure> {
-        let reason = match pending.answers.recv_timeout(self.deadline) {
-            Ok(answer) => return answer.map_err(Failure::Store),
-            Err(RecvTimeoutError::Timeout) => format!("no answer within {:?}", self.deadline),
-            Err(RecvTimeoutError::Disconnected) => "the runtime was shut down".into(),
-        };
-        Err(Failure::Unanswered(StorageError::Indeterminate { operation, path: path.into(), reason }))
+        match self.requests.receive(pending) {
+            Ok(answer) => answer.map_err(Failure::Store),
+            Err(reason) => {
+                Err(Failure::Unanswered(StorageError::Indeterminate { operation, path: path.into(), reason }))
+            }
+        }
     }
 }
 

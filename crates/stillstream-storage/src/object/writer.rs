@@ -65,7 +65,7 @@ impl ObjectWriter {
         if let Some(upload) = &mut self.upload {
             // some stores start their work right here, and want to find a runtime
             let request = {
-                let _runtime = self.store.handle.enter();
+                let _runtime = self.store.requests.handle.enter();
                 upload.put_part(PutPayload::from(part))
             };
             self.in_flight.push_back(self.store.spawn(request));
@@ -114,7 +114,7 @@ impl Drop for ObjectWriter {
     fn drop(&mut self) {
         let Some(mut upload) = self.upload.take() else { return };
         let (shown, parts) = (self.shown.clone(), std::mem::take(&mut self.in_flight));
-        self.store.handle.spawn(async move {
+        self.store.requests.handle.spawn(async move {
             // a part that arrives after the abort would stay
             for part in parts {
                 let _ = part.task.await;

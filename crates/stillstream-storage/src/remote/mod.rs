@@ -1,4 +1,5 @@
-//! Stores that are reached over the network: which scheme leads to which, and the clients that are kept for them.
+//! Stores that are reached over the network: which scheme leads to which, and the clients that are kept for
+//! them.
 //!
 //! | scheme | module | cargo feature |
 //! |---|---|---|
@@ -13,6 +14,8 @@ mod azure;
 mod background;
 #[cfg(feature = "gcs")]
 mod gcs;
+#[cfg(feature = "hdfs")]
+mod hdfs;
 #[cfg(feature = "cloud")]
 mod http;
 #[cfg(feature = "s3")]
@@ -44,8 +47,9 @@ use crate::store::CasSupport;
 
 /// How stores that are reached over the network are asked, and the connections to them.
 ///
-/// Clones share their connections. Settings are keys of the configuration, as in `s3.endpoint`; one that is not given is taken
-/// from the environment, under the name that the cloud's own tools use. What is a secret is never shown.
+/// Clones share their connections. Settings are keys of the configuration, as in `s3.endpoint`; one that is
+/// not given is taken from the environment, under the name that the cloud's own tools use. What is a secret
+/// is never shown.
 #[derive(Clone, Default)]
 pub struct RemoteStores(Arc<Shared>);
 
@@ -54,6 +58,8 @@ struct Shared {
     settings: Settings,
     #[cfg(feature = "cloud")]
     clients: Mutex<BTreeMap<String, Client>>,
+    #[cfg(feature = "hdfs")]
+    name_nodes: Mutex<BTreeMap<String, hdfs_native::Client>>,
     #[cfg(feature = "network")]
     background: Mutex<Option<Arc<Background>>>,
 }
@@ -122,6 +128,8 @@ impl RemoteStores {
             StoreKind::Gcs => self.bucket(location, options, gcs::connect),
             #[cfg(feature = "azure")]
             StoreKind::Azure => self.bucket(location, options, azure::connect),
+            #[cfg(feature = "hdfs")]
+            StoreKind::Hdfs => self.hdfs(location, options),
             #[cfg(not(all(feature = "s3", feature = "gcs", feature = "azure", feature = "hdfs")))]
             kind => {
                 let _ = options;
@@ -130,7 +138,28 @@ impl RemoteStores {
         }
     }
 
-    /// A folder of a bucket. The client of a bucket is kept: its connections are, and the credentials that it was lent.
+    /// A folder of HDFS. The client of a NameNode is kept.
+    #[cfg(feature = "hdfs")]
+    fn hdfs(
+        &self,
+        location: &RemoteLocation,
+        options: &StorageOptions,
+    ) -> Result<Arc<dyn BlobStore>, StorageError> {
+        let background = self.background()?;
+        let mut clients = self.0.name_nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = match clients.get(&location.root().to_string()) {
+            Some(client) => client.clone(),
+            None => {
+                let client = hdfs::connect(location, &self.0.settings, background.handle())?;
+                clients.insert(location.root().to_string(), client.clone());
+                client
+            }
+        };
+        Ok(Arc::new(crate::hdfs::HdfsStore::new(background, client, location, options)))
+    }
+
+    /// A folder of a bucket. The client of a bucket is kept: its connections are, and the credentials that it
+    /// was lent.
     #[cfg(feature = "cloud")]
     fn bucket(
         &self,

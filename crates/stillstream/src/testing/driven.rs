@@ -267,7 +267,8 @@ impl<R: Data> Driven<R> {
         self.woken.wait().then_some(()).ok_or_else(late)
     }
 
-    /// Waits for what the operator has asked for elsewhere, until this many records have come out and not been taken.
+    /// Waits for what the operator has asked for elsewhere, until this many records have come out and not
+    /// been taken.
     pub fn await_output(&mut self, records: usize) -> Result<()> {
         self.open()?;
         loop {

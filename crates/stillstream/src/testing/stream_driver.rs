@@ -113,8 +113,8 @@ macro_rules! driver_methods {
             self.driven.advance_clock(by)
         }
 
-        /// Waits for an operator that [asks elsewhere](DataStream::async_map), until this many records have come out and
-        /// were not taken.
+        /// Waits for an operator that [asks elsewhere](DataStream::async_map), until this many records have
+        /// come out and were not taken.
         ///
         /// # Errors
         /// The function's own, and if nothing happens in half a minute.

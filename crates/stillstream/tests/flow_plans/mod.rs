@@ -314,7 +314,9 @@ impl Plan {
         let stream = &part.stream;
         let (name, stream) = match self.random.below(6) {
             0 => ("shuffle", stream.shuffle().map(|row| row)),
-            1 => ("rescale", stream.rescale().map(|row| row).set_parallelism(1 + self.random.below(4) as u32)),
+            1 => {
+                ("rescale", stream.rescale().map(|row| row).set_parallelism(1 + self.random.below(4) as u32))
+            }
             2 => ("global", stream.global().map(|row| row)),
             3 => {
                 let by = |row: &Row, subtasks: u32| (row.0 % u64::from(subtasks)) as u32;
@@ -395,7 +397,8 @@ impl Plan {
                     ctx.emit(row);
                     Ok(())
                 };
-                let held = stream.process_with(move |states| Ok(Counted { rows: states.list("rows")?, step }));
+                let held =
+                    stream.process_with(move |states| Ok(Counted { rows: states.list("rows")?, step }));
                 same(held.uid(format!("held-{}", self.steps)))
             }
             15 => self.partition(part),

@@ -4,6 +4,8 @@ mod ledger;
 #[path = "../paced/mod.rs"]
 mod paced;
 mod place;
+#[cfg(all(feature = "s3", feature = "hdfs", feature = "rocksdb"))]
+mod remote;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -289,7 +291,13 @@ fn program() {
     if let Ok(folder) = std::env::var(FOLDER) {
         let _armed = CrashPoints::from_env().unwrap();
         let folder = Path::new(&folder);
+        #[cfg(not(all(feature = "s3", feature = "hdfs", feature = "rocksdb")))]
         let mut env = environment(folder);
+        #[cfg(all(feature = "s3", feature = "hdfs", feature = "rocksdb"))]
+        let mut env = match std::env::var(remote::PLACE) {
+            Ok(place) => remote::environment_at(folder, &place),
+            Err(_) => environment(folder),
+        };
         env.set_num_retained(2);
         let step = std::env::var(STEPS).map_or(STEP, |step| step.parse().unwrap());
         build_paced(&env, folder, &Failures::default(), step);

@@ -32,9 +32,7 @@ impl Failing {
             .from_source("numbers", Paced::new(Generator::new(RECORDS, |n| n), STEP, STEP))
             .set_parallelism(1)
             .uid("numbers")
-            .watermarks(
-                WatermarkStrategy::monotonic().timestamp(|n: &u64| Timestamp::from_millis(*n as i64)),
-            )
+            .watermarks(WatermarkStrategy::monotonic().timestamp(|n: &u64| Timestamp::from_millis(*n as i64)))
             .set_parallelism(1)
     }
 
@@ -79,7 +77,9 @@ fn interval_and_window_joins_have_each_pair_once_over_failures() -> Result<()> {
     for key in 0..KEYS {
         for a in of_key(key) {
             let partners = of_key(key).filter(|b| b % 3 == 0);
-            pairs.extend(partners.clone().filter(|b| (a.saturating_sub(20)..=a + 50).contains(b)).map(|b| (a, b)));
+            pairs.extend(
+                partners.clone().filter(|b| (a.saturating_sub(20)..=a + 50).contains(b)).map(|b| (a, b)),
+            );
             let same: Vec<u64> = partners.filter(|b| b / 70 == a / 70).collect();
             in_windows.extend(same.iter().map(|b| (a, Some(*b))));
             if same.is_empty() {
@@ -190,7 +190,9 @@ fn every_partitioning_delivers_each_record_once_over_failures_and_where_it_says(
         found.items().iter().for_each(|row| *subtasks.entry(row.1).or_default() += 1);
         match name {
             "global" => assert_eq!(subtasks.keys().copied().collect::<Vec<_>>(), [0]),
-            "shuffle" => assert!(subtasks.values().all(|records| (800..1_200).contains(records)), "{subtasks:?}"),
+            "shuffle" => {
+                assert!(subtasks.values().all(|records| (800..1_200).contains(records)), "{subtasks:?}")
+            }
             _ => assert_eq!(subtasks.len(), 3, "{name}"),
         }
     }

@@ -138,10 +138,15 @@ fn a_field_that_was_renamed_without_an_alias_is_not_lost_in_silence_and_what_was
     let fails = Arc::new(AtomicBool::new(false));
     let next = || {
         let fails = fails.clone();
-        next(&place, &from, |n| n % 10, move |state: &mut without_alias::Seen| {
-            state.times += 1;
-            assert!(!fails.load(SeqCst), "this one fails");
-        })
+        next(
+            &place,
+            &from,
+            |n| n % 10,
+            move |state: &mut without_alias::Seen| {
+                state.times += 1;
+                assert!(!fails.load(SeqCst), "this one fails");
+            },
+        )
     };
     has(
         &refused(&next(), "second"),

@@ -42,7 +42,12 @@ fn a_poisoned_record_fails_is_counted_or_is_put_aside() {
 fn a_deserializer_sees_all_of_a_record_and_emits_what_it_likes() {
     let kafka = Kafka::shared();
     kafka.create_topic("all-of-it", 1).unwrap();
-    let record = Record::new("all-of-it", "to be").partition(0).key("k").timestamp(1234).header("h", "1").null_header("n");
+    let record = Record::new("all-of-it", "to be")
+        .partition(0)
+        .key("k")
+        .timestamp(1234)
+        .header("h", "1")
+        .null_header("n");
     send(kafka.bootstrap(), vec![record, Record::tombstone("all-of-it", "gone").partition(0)]);
     let raw = KafkaSource::from_topic("all-of-it").brokers(kafka.bootstrap()).raw().stop(StopOffsets::Latest);
     let raw: Vec<RawRecord> = SourceDriver::open(&Arc::new(raw), 0, 1, None).unwrap().rest().unwrap();
@@ -64,7 +69,7 @@ fn a_position_that_retention_has_passed_fails_or_is_jumped_over_as_it_was_told()
     let kafka = Kafka::shared();
     kafka.create_topic("passed", 1).unwrap();
     write(kafka.bootstrap(), "passed", 0, ["a", "b", "c", "d"]);
-    let mut driver = open(texts(&kafka, "passed"));
+    let mut driver = open(texts(&kafka, "passed").property("max.poll.records", "1"));
     assert_eq!(take(&mut driver, 1), ["a"]);
     let state = driver.snapshot().unwrap();
     drop(driver);
@@ -73,7 +78,8 @@ fn a_position_that_retention_has_passed_fails_or_is_jumped_over_as_it_was_told()
     let error = restore(texts(&kafka, "passed"), state.clone()).next(1).unwrap_err().to_string();
     assert!(error.contains("passed-0 has the offsets from 3 to 4, and is to be read from 1 on"), "{error}");
 
-    let mut earliest = restore(texts(&kafka, "passed").property("auto.offset.reset", "earliest"), state.clone());
+    let mut earliest =
+        restore(texts(&kafka, "passed").property("auto.offset.reset", "earliest"), state.clone());
     assert_eq!(take(&mut earliest, 1), ["d"]);
     assert_eq!(earliest.counters.all()["source.out-of-range"], 1);
 

@@ -12,7 +12,8 @@ use crate::records::{abort, begin, block_on, commit, connect, send, write};
 
 /// Values `a`, `b` and `c` at offsets 0, 1 and 2, and at 1, 2 and 3 s.
 fn abc(kafka: &Kafka, topic: &str) {
-    kafka.create_topic(topic, 1).unwrap();
+    // retention goes by the time of records
+    kafka.create_topic_with(topic, 1, &[("retention.ms", "-1")]).unwrap();
     let record = |(value, at): (&'static str, i64)| Record::new(topic, value).partition(0).timestamp(at);
     send(kafka.bootstrap(), [("a", 1000), ("b", 2000), ("c", 3000)].map(record).to_vec());
 }
@@ -21,7 +22,11 @@ fn abc(kafka: &Kafka, topic: &str) {
 fn a_source_begins_where_it_is_told() {
     let kafka = Kafka::shared();
     abc(&kafka, "starts");
-    let from = |start| open(texts(&kafka, "starts").group_id("starts").start(start).stop(StopOffsets::Latest)).rest().unwrap();
+    let from = |start| {
+        open(texts(&kafka, "starts").group_id("starts").start(start).stop(StopOffsets::Latest))
+            .rest()
+            .unwrap()
+    };
     assert_eq!(from(StartOffsets::Earliest), ["a", "b", "c"]);
     assert_eq!(from(StartOffsets::Timestamp(Timestamp::from_millis(1001))), ["b", "c"]);
     assert!(from(StartOffsets::Timestamp(Timestamp::from_millis(9000))).is_empty());
@@ -42,7 +47,9 @@ fn a_source_that_cannot_begin_where_it_is_told_says_why() {
     abc(&kafka, "no-start");
     let fails = |start| {
         let source = texts(&kafka, "no-start").group_id("nobody").start(start);
-        stillstream_connectors::conformance::SourceDriver::open(&source.into(), 0, 1, None).unwrap_err().to_string()
+        stillstream_connectors::conformance::SourceDriver::open(&source.into(), 0, 1, None)
+            .unwrap_err()
+            .to_string()
     };
     let error = fails(StartOffsets::Committed { otherwise: OffsetReset::Fail });
     assert!(error.contains("`nobody`") && error.contains("no-start-0"), "{error}");
@@ -107,5 +114,8 @@ fn a_source_passes_the_suite_of_sources() {
         let own = values.iter().skip(partition).step_by(2).cloned();
         write(kafka.bootstrap(), "suite", partition as u32, own);
     }
-    conformance::source(texts(&kafka, "suite").property("max.poll.records", "7").stop(StopOffsets::Latest), &values);
+    conformance::source(
+        texts(&kafka, "suite").property("max.poll.records", "7").stop(StopOffsets::Latest),
+        &values,
+    );
 }
