@@ -2,9 +2,10 @@
 //! from the C headers).
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use crate::cargo::{runs, succeeds};
+use stillstream_services::packages::install;
+
+use crate::cargo::runs;
 
 const PACKAGES: [&str; 2] = ["g++", "libclang-dev"];
 
@@ -20,27 +21,13 @@ pub(crate) fn provide() -> Result<(), String> {
         missing.join(" and "),
         PACKAGES.join(" ")
     );
-    if !runs("apt-get", &["--version"]) {
-        return Err(hint);
-    }
-    let sudo = !is_root();
-    if sudo && !runs("sudo", &["-n", "true"]) {
-        return Err(hint);
-    }
-    // the lists of packages may be missing or old
-    if !(apt(sudo, &install()) || apt(sudo, &["update"]) && apt(sudo, &install())) {
+    if !install(&PACKAGES) {
         return Err(hint);
     }
     match self::missing().as_slice() {
         [] => Ok(()),
         _ => Err(hint),
     }
-}
-
-fn install() -> Vec<&'static str> {
-    let mut args = vec!["install", "-y", "--no-install-recommends"];
-    args.extend(PACKAGES);
-    args
 }
 
 fn missing() -> Vec<&'static str> {
@@ -80,21 +67,4 @@ fn folders(parent: &Path, prefix: &str) -> Vec<PathBuf> {
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
         .map(|entry| entry.path())
         .collect()
-}
-
-fn is_root() -> bool {
-    let id = Command::new("id").arg("-u").stdin(Stdio::null()).output();
-    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
-}
-
-fn apt(sudo: bool, args: &[&str]) -> bool {
-    let mut command = match sudo {
-        true => Command::new("sudo"),
-        false => Command::new("apt-get"),
-    };
-    if sudo {
-        command.args(["-n", "apt-get"]);
-    }
-    command.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-    succeeds(command)
 }

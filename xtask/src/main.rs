@@ -8,6 +8,7 @@ mod instructions;
 mod libclang;
 mod rules;
 mod sanitize;
+mod services;
 mod valgrind;
 mod verify;
 
@@ -26,6 +27,10 @@ usage: cargo xtask <command>
         [--dir FOLDER]
                benchmarks of whole jobs, or those named, some minutes; all of them together write docs/benchmarks.md;
                with --backend rocksdb: COUNT on RocksDB beside the heap and plain RocksDB
+  services prepare
+               download the servers that tests need (Kafka), once, into ~/.cache/stillstream-services
+  services up kafka
+               start one by hand, until Enter
   sanitize [address|thread]
                the tests of the state crate under a sanitizer of the compiler, or under both; some minutes
   instructions [--write]
@@ -45,6 +50,8 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => bench::run(rest),
         ["instructions"] => holds(instructions::run(false)),
         ["instructions", "--write"] => holds(instructions::run(true)),
+        ["services", "prepare"] => holds(services::prepare().map(drop)),
+        ["services", "up", name] => holds(services::up(name)),
         ["sanitize", names @ ..] => sanitize::run(names),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");

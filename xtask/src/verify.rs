@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::cargo::{cargo, has, root, succeeds, target, watched};
 use crate::failures::{self, Failure};
-use crate::{instructions, rules};
+use crate::{instructions, rules, services};
 
 enum Outcome {
     Passed,
@@ -46,6 +46,7 @@ pub(crate) fn verify() -> bool {
         ]),
         false => Outcome::Skipped("clippy is not installed: rustup component add clippy"),
     });
+    step("services", &|| checked(services::prepare().map(drop)));
     step("tests", &|| {
         passed(&["test", "--workspace", "--all-targets", "--all-features", "--locked", "--no-fail-fast"])
     });

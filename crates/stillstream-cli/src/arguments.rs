@@ -10,8 +10,31 @@ pub(crate) struct Arguments {
     /// Answers in JSON, for scripts.
     #[arg(long, global = true)]
     pub json: bool,
+    /// A setting of a store that is reached over the network, such as `-D s3.endpoint=http://minio:9000`. What is not
+    /// given is taken from the environment, as a secret should be: AWS_SECRET_ACCESS_KEY and so on.
+    #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = setting, global = true)]
+    pub settings: Vec<(String, String)>,
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The settings that say how a store is reached.
+const SETTINGS: [&str; 7] = [
+    "s3.access-key",
+    "s3.secret-key",
+    "s3.session-token",
+    "s3.endpoint",
+    "s3.region",
+    "s3.path.style.access",
+    "env.hadoop.conf.dir",
+];
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if SETTINGS.contains(&key) => Ok((key.into(), value.into())),
+        Some((key, _)) => Err(format!("`{key}` is no setting of a store; there are {}", SETTINGS.join(", "))),
+        None => Err("a key and a value are expected, with `=` between them".into()),
+    }
 }
 
 #[derive(Subcommand)]
@@ -72,6 +95,10 @@ pub(crate) enum Command {
     Checkpoint {
         /// The job's name or id.
         job: String,
+        /// Writes all state anew, also what earlier checkpoints hold. Later incremental checkpoints build on
+        /// it, and the files of those before it go when they are subsumed.
+        #[arg(long)]
+        full: bool,
         /// Does not wait: prints the id of the request.
         #[arg(long)]
         detached: bool,
@@ -105,6 +132,10 @@ pub(crate) enum Command {
         /// Deletes what nothing needs. Refused while a process runs the job.
         #[arg(long)]
         delete: bool,
+        /// With `--delete`, of a job on a store that is reached over the network, where nobody sees whether a process runs
+        /// it: takes the job away from a process that does, which then ends.
+        #[arg(long, requires = "delete")]
+        take_over: bool,
     },
 }
 

@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 use stillstream_storage::{JobStorage, RetainedCheckpoint, StorageError, StorageOptions};
-use stillstream_types::{CheckpointKind, CompletedRef, Error, ErrorKind, JobOutcome, OperatorState};
-use tokio::runtime::Handle;
+use stillstream_types::{
+    CheckpointKind, CheckpointMetadata, CompletedRef, Error, ErrorKind, JobOutcome, OperatorState,
+};
 
-use crate::Answer;
 use crate::arguments::JobArguments;
 use crate::places;
 use crate::table::{bytes, moment, table};
+use crate::{Answer, Reach};
 
 fn outcome(outcome: JobOutcome) -> &'static str {
     match outcome {
@@ -30,15 +31,21 @@ pub(crate) fn kind(kind: CheckpointKind) -> &'static str {
     }
 }
 
+/// The form of a savepoint's keyed state. One of the heap backend is canonical, whatever was asked for.
+fn form(metadata: &CheckpointMetadata) -> &'static str {
+    let mut parts = metadata.operators.iter().flat_map(|operator| operator.subtasks.values());
+    if parts.any(|part| !part.incremental.is_empty()) { "native" } else { "canonical" }
+}
+
 fn row(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
 /// `list`.
-pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
+pub(crate) fn jobs(dir: &str, reach: &Reach) -> Result<Answer, Error> {
     let (mut rows, mut shown, mut damaged) =
         (vec![row(&["job", "id", "outcome", "checkpoints", "newest"])], Vec::new(), false);
-    for job in places::jobs(dir, handle)? {
+    for job in places::jobs(dir, reach)? {
         let id = job.id().to_string();
         match job.load_register() {
             Ok(Some(loaded)) => {
@@ -70,15 +77,16 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
         }
     }
     let mut text = if shown.is_empty() { String::new() } else { table(&rows) };
-    let mut rows = vec![row(&["savepoint", "of job", "triggered (UTC)", "operators", "state", "path"])];
-    for path in places::savepoints(dir)? {
-        let path = path.display().to_string();
-        match RetainedCheckpoint::open(&path, &StorageOptions::default()) {
+    let mut rows =
+        vec![row(&["savepoint", "form", "of job", "triggered (UTC)", "operators", "state", "path"])];
+    for path in places::savepoints(dir, reach)? {
+        match RetainedCheckpoint::open(&path, &reach.options) {
             Ok(found) if found.metadata().kind != CheckpointKind::Savepoint => {}
             Ok(found) => {
                 let metadata = found.metadata();
                 rows.push(vec![
                     metadata.id.to_string(),
+                    form(metadata).into(),
                     metadata.job_name.clone(),
                     moment(metadata.triggered_at_ms),
                     metadata.operators.len().to_string(),
@@ -86,7 +94,7 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
                     path.clone(),
                 ]);
                 shown.push(json!({
-                    "savepoint": metadata.id.0, "job": metadata.job_name, "id": metadata.job.to_string(),
+                    "savepoint": metadata.id.0, "form": form(metadata), "job": metadata.job_name, "id": metadata.job.to_string(),
                     "triggered_at_ms": metadata.triggered_at_ms, "state_bytes": metadata.state_len(), "path": path,
                 }));
             }
@@ -107,8 +115,8 @@ pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Answer, Error> {
 }
 
 /// `checkpoints`.
-pub(crate) fn of(arguments: &JobArguments, handle: &Handle) -> Result<Answer, Error> {
-    let job = places::job(arguments, handle)?;
+pub(crate) fn of(arguments: &JobArguments, reach: &Reach) -> Result<Answer, Error> {
+    let job = places::job(arguments, reach)?;
     let loaded = job.load_register().map_err(StorageError::into_error)?.ok_or_else(|| {
         let text = format!("`{}` has no register: no job has run there", job.display());
         Error::new(ErrorKind::Storage, text)
@@ -158,17 +166,19 @@ fn describe(
         false => job.read_metadata(&checkpoint.path)?,
     };
     let size: u64 = metadata.operators.iter().map(OperatorState::bytes).sum();
-    let what = if kept && !checkpoint.is_savepoint() { "retained" } else { kind(metadata.kind) };
+    let is_savepoint = metadata.kind == CheckpointKind::Savepoint;
+    let what = if kept && !is_savepoint { "retained" } else { kind(metadata.kind) };
+    let form = is_savepoint.then(|| form(&metadata));
     let cells = vec![
         metadata.id.to_string(),
-        what.into(),
+        form.map_or_else(|| what.into(), |form| format!("{what} ({form})")),
         moment(metadata.triggered_at_ms),
         metadata.operators.len().to_string(),
         bytes(size),
         path.to_owned(),
     ];
     let json = json!({
-        "id": metadata.id.0, "kind": what, "triggered_at_ms": metadata.triggered_at_ms,
+        "id": metadata.id.0, "kind": what, "form": form, "triggered_at_ms": metadata.triggered_at_ms,
         "operators": metadata.operators.len(), "state_bytes": size, "path": path,
     });
     Ok((cells, json))

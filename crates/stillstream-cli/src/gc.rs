@@ -1,14 +1,13 @@
 //! `gc`: what the files in a job's directory are for, and deleting those that nothing needs.
 
 use serde_json::json;
-use stillstream_storage::{FileUse, StorageError};
-use stillstream_types::{Error, ErrorKind};
-use tokio::runtime::Handle;
+use stillstream_storage::{FileUse, Location, StorageError};
+use stillstream_types::{Error, ErrorKind, JobOutcome};
 
-use crate::Answer;
 use crate::arguments::JobArguments;
 use crate::places;
 use crate::table::{bytes, table};
+use crate::{Answer, Reach};
 
 /// Whether a file has a kind of use.
 type Is = fn(&FileUse) -> bool;
@@ -16,8 +15,13 @@ type Is = fn(&FileUse) -> bool;
 /// Files that are named one by one at most.
 const NAMED: usize = 50;
 
-pub(crate) fn run(arguments: &JobArguments, delete: bool, handle: &Handle) -> Result<Answer, Error> {
-    let job = places::job(arguments, handle)?;
+pub(crate) fn run(
+    arguments: &JobArguments,
+    delete: bool,
+    take_over: bool,
+    reach: &Reach,
+) -> Result<Answer, Error> {
+    let job = places::job(arguments, reach)?;
     let survey = job.survey().map_err(StorageError::into_error)?;
     let kinds: [(&str, Is); 5] = [
         ("register and lock", |used| matches!(used, FileUse::Register)),
@@ -54,6 +58,15 @@ pub(crate) fn run(arguments: &JobArguments, delete: bool, handle: &Handle) -> Re
             text.push_str(&format!("{orphans} files, {}, would go with --delete\n", bytes(size)));
         }
         (true, _) => {
+            let may_run = survey.record.outcome == JobOutcome::Running;
+            if may_run && !take_over && matches!(Location::parse(&job.display()), Ok(Location::Remote(_))) {
+                let text = format!(
+                    "`{}` is reached over the network, and nobody sees whether a process runs the job there: stop the job first, \
+                     or add `--take-over` if none runs (one that does would end)",
+                    job.display()
+                );
+                return Err(Error::new(ErrorKind::Fenced, text));
+            }
             // the claim refuses where a process owns the job, and fences off one that looks dead and is not
             let mut lease = job.claim(&survey.record.job_name).map_err(StorageError::into_error)?;
             lease.refresh().map_err(StorageError::into_error)?;

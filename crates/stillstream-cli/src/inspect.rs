@@ -212,15 +212,14 @@ fn line(entry: &Value) -> String {
     format!("    {state}[{key}]{window}{rest}\n")
 }
 
-pub(crate) fn run(path: &str, look: &Look) -> Result<Answer, Error> {
-    let opened =
-        RetainedCheckpoint::open(path, &StorageOptions::default()).map_err(StorageError::into_error)?;
-    look_at(&opened, path, look)
+pub(crate) fn run(path: &str, look: &Look, options: &StorageOptions) -> Result<Answer, Error> {
+    let opened = RetainedCheckpoint::open(path, options).map_err(StorageError::into_error)?;
+    look_at(&opened, path, look, options)
 }
 
 /// The directory of a checkpoint that is deleted loses its metadata first: then an error is about that.
-fn failed(opened: &RetainedCheckpoint, path: &str, error: StateError) -> Error {
-    match RetainedCheckpoint::open(path, &StorageOptions::default()) {
+fn failed(opened: &RetainedCheckpoint, path: &str, error: StateError, options: &StorageOptions) -> Error {
+    match RetainedCheckpoint::open(path, options) {
         Ok(_) => error.into_error(),
         Err(_) => {
             let text = format!(
@@ -233,10 +232,15 @@ fn failed(opened: &RetainedCheckpoint, path: &str, error: StateError) -> Error {
     }
 }
 
-fn look_at(opened: &RetainedCheckpoint, path: &str, look: &Look) -> Result<Answer, Error> {
+fn look_at(
+    opened: &RetainedCheckpoint,
+    path: &str,
+    look: &Look,
+    options: &StorageOptions,
+) -> Result<Answer, Error> {
     let metadata = opened.metadata();
     let store = opened.streams();
-    let failed = |error| failed(opened, path, error);
+    let failed = |error| failed(opened, path, error, options);
     let size: u64 = metadata.operators.iter().map(OperatorState::bytes).sum();
     let mut text = format!(
         "{} {} of job `{}` ({})\ntriggered {} UTC by generation {}, {} of state, {}\n",
@@ -273,16 +277,20 @@ fn look_at(opened: &RetainedCheckpoint, path: &str, look: &Look) -> Result<Answe
             bytes(operator.bytes()),
         ));
         let mut rows =
-            vec![["  state", "what", "entries", "size", "largest key group"].map(String::from).to_vec()];
+            vec![["  state", "entries", "size", "largest key group", "what"].map(String::from).to_vec()];
         for (name, state) in &contents.states {
             states_named.push(name.clone());
+            if look.state.as_ref().is_some_and(|wanted| wanted != name) {
+                continue;
+            }
             let largest = state.groups.iter().max_by_key(|(_, size)| **size);
             rows.push(vec![
                 format!("  {name}"),
-                state.what.clone(),
                 if state.uncounted { "not counted".into() } else { state.entries.to_string() },
                 if state.uncounted { String::new() } else { bytes(state.size) },
                 largest.map_or_else(String::new, |(group, size)| format!("{group}: {}", bytes(*size))),
+                // a type can be wide, so it stands behind what is short
+                state.what.clone(),
             ]);
         }
         if rows.len() > 1 {
@@ -354,9 +362,16 @@ mod tests {
         let path = copy.to_str().unwrap();
         let look = Look { operator: None, state: None, key: Some("user-1".into()), limit: 20, groups: false };
         let opened = RetainedCheckpoint::open(path, &StorageOptions::default()).unwrap();
-        assert!(look_at(&opened, path, &look).unwrap().text.contains("value[\"user-1\"]"));
+        assert!(
+            look_at(&opened, path, &look, &StorageOptions::default())
+                .unwrap()
+                .text
+                .contains("value[\"user-1\"]")
+        );
         std::fs::remove_dir_all(&copy).unwrap();
-        let Err(error) = look_at(&opened, path, &look) else { panic!("it is gone") };
+        let Err(error) = look_at(&opened, path, &look, &StorageOptions::default()) else {
+            panic!("it is gone")
+        };
         assert!(error.to_string().contains("was deleted while it was looked at"), "{error}");
     }
 }

@@ -52,6 +52,15 @@ pub(crate) fn jobs(rest: &Rest) -> Result<Answer, Error> {
     Ok(answer(said, overview["jobs"].take()))
 }
 
+/// "checkpoint", or "savepoint" with its form.
+fn kind(one: &Value) -> String {
+    let kind = text(one, "checkpoint_type").to_ascii_lowercase();
+    match one["savepointFormat"].as_str() {
+        Some(format) => format!("{kind} ({})", format.to_ascii_lowercase()),
+        None => kind,
+    }
+}
+
 /// `checkpoints` of a running job.
 pub(crate) fn checkpoints(rest: &Rest, job: &str) -> Result<Answer, Error> {
     let job = rest.job(job)?;
@@ -69,7 +78,7 @@ pub(crate) fn checkpoints(rest: &Rest, job: &str) -> Result<Answer, Error> {
     for one in items(&statistics, "history") {
         rows.push(vec![
             number(one, "id").to_string(),
-            text(one, "checkpoint_type").to_ascii_lowercase(),
+            kind(one),
             when(one, "trigger_timestamp"),
             took(number(one, "end_to_end_duration")),
             bytes(number(one, "state_size")),

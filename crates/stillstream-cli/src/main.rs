@@ -19,7 +19,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use serde_json::Value;
+use stillstream_storage::{RemoteStores, StorageOptions};
 use stillstream_types::{Error, ErrorKind};
+use tokio::runtime::Handle;
 
 use arguments::{Arguments, Command};
 use rest::Rest;
@@ -30,6 +32,12 @@ struct Answer {
     json: Value,
     /// Something is wrong with what was looked at.
     damaged: bool,
+}
+
+/// How checkpoints are reached, wherever they are.
+struct Reach {
+    handle: Handle,
+    options: StorageOptions,
 }
 
 /// As of a job's program: 2 settings, 3 damaged or missing state, 4 storage or a failed savepoint, 6 no
@@ -50,25 +58,29 @@ const DAMAGED: u8 = 3;
 fn run(arguments: &Arguments) -> Result<Answer, Error> {
     // calls to remote stores run on it
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let handle = runtime.handle();
+    let remote = RemoteStores::new(arguments.settings.clone());
+    let reach = &Reach {
+        handle: runtime.handle().clone(),
+        options: StorageOptions { remote, ..StorageOptions::default() },
+    };
     match &arguments.command {
-        Command::List { dir: Some(dir), .. } => checkpoints::jobs(dir, handle),
+        Command::List { dir: Some(dir), .. } => checkpoints::jobs(dir, reach),
         Command::List { dir: None, server } => live::jobs(&Rest::of(server)?),
         Command::Checkpoints { job, server } => match live::is_meant(&job.dir, server) {
             true => live::checkpoints(&Rest::of(server)?, &job.dir),
-            false => checkpoints::of(job, handle),
+            false => checkpoints::of(job, reach),
         },
         Command::Exceptions { job, server } => live::exceptions(&Rest::of(server)?, job),
         Command::Savepoint { wanted, server } => operate::savepoint(&Rest::of(server)?, wanted),
         Command::Stop { wanted, drain, server } => operate::stop(&Rest::of(server)?, wanted, *drain),
         Command::Cancel { job, detached, server } => operate::cancel(&Rest::of(server)?, job, *detached),
-        Command::Checkpoint { job, detached, server } => {
-            operate::checkpoint(&Rest::of(server)?, job, *detached)
+        Command::Checkpoint { job, full, detached, server } => {
+            operate::checkpoint(&Rest::of(server)?, job, *full, *detached)
         }
-        Command::Inspect { path, look } => inspect::run(path, look),
-        Command::Verify { path, lengths } => verify::run(path, *lengths, handle),
-        Command::RestorePlan(arguments) => restore_plan::run(arguments),
-        Command::Gc { job, delete } => gc::run(job, *delete, handle),
+        Command::Inspect { path, look } => inspect::run(path, look, &reach.options),
+        Command::Verify { path, lengths } => verify::run(path, *lengths, reach),
+        Command::RestorePlan(arguments) => restore_plan::run(arguments, &reach.options),
+        Command::Gc { job, delete, take_over } => gc::run(job, *delete, *take_over, reach),
     }
 }
 

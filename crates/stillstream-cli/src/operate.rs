@@ -143,9 +143,9 @@ pub(crate) fn stop(rest: &Rest, wanted: &SavepointArguments, drain: bool) -> Res
 }
 
 /// `checkpoint`.
-pub(crate) fn checkpoint(rest: &Rest, job: &str, detached: bool) -> Result<Answer, Error> {
+pub(crate) fn checkpoint(rest: &Rest, job: &str, full: bool, detached: bool) -> Result<Answer, Error> {
     let job = rest.job(job)?;
-    let body = json!({ "checkpointType": "CONFIGURED" });
+    let body = json!({ "checkpointType": if full { "FULL" } else { "CONFIGURED" } });
     let outcome = operate(rest, &job, "checkpoint", ("checkpoints", "checkpoints"), &body, detached)?;
     Ok(outcome.map_or_else(
         |detached| detached,

@@ -1,47 +1,45 @@
 //! Finding jobs and checkpoints at the places that a person names.
 
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use stillstream_storage::metadata::METADATA_FILE;
-use stillstream_storage::{CheckpointStorage, JobStorage, Location, StorageError, StorageOptions};
+use stillstream_storage::{BlobStore, CheckpointStorage, JobStorage, Location, StorageError};
 use stillstream_types::{CompletedRef, Error, ErrorKind, JobId};
-use tokio::runtime::Handle;
 
+use crate::Reach;
 use crate::arguments::JobArguments;
 
-fn local(dir: &str) -> Result<PathBuf, Error> {
-    let Location::Local(path) = Location::parse(dir).map_err(StorageError::into_error)?;
-    std::fs::canonicalize(&path).map_err(|error| {
-        Error::new(ErrorKind::Storage, format!("cannot look at `{}`: {error}", path.display()))
-    })
+/// The place that a person means: on a disk it must be there, and links are followed.
+fn place(dir: &str) -> Result<Location, Error> {
+    match Location::parse(dir).map_err(StorageError::into_error)? {
+        Location::Local(path) => std::fs::canonicalize(&path).map(Location::Local).map_err(|error| {
+            Error::new(ErrorKind::Storage, format!("cannot look at `{}`: {error}", path.display()))
+        }),
+        remote => Ok(remote),
+    }
 }
 
-fn job_id(path: &Path) -> Option<JobId> {
-    path.file_name()?.to_str()?.parse().ok()
-}
-
-fn open(dir: &Path, handle: &Handle) -> Result<CheckpointStorage, Error> {
-    let opened =
-        CheckpointStorage::open(&dir.display().to_string(), StorageOptions::default(), handle.clone());
-    opened.map_err(StorageError::into_error)
+/// The names of the folders in it.
+fn folders(place: &Location, reach: &Reach) -> Result<(Arc<dyn BlobStore>, Vec<String>), Error> {
+    let store = place.open(&reach.options).map_err(StorageError::into_error)?;
+    let mut names = store.folders("").map_err(StorageError::into_error)?;
+    names.sort();
+    Ok((store, names))
 }
 
 /// All jobs of a checkpoint directory; or the one whose directory it is.
-pub(crate) fn jobs(dir: &str, handle: &Handle) -> Result<Vec<JobStorage>, Error> {
-    let path = local(dir)?;
-    if let (Some(id), Some(above)) = (job_id(&path), path.parent()) {
-        return Ok(vec![open(above, handle)?.job(id)]);
+pub(crate) fn jobs(dir: &str, reach: &Reach) -> Result<Vec<JobStorage>, Error> {
+    let place = place(dir)?;
+    let storage = |store| CheckpointStorage::with_store(store, reach.options.clone(), reach.handle.clone());
+    if let Some((above, name)) = place.split()
+        && let Ok(id) = name.parse::<JobId>()
+    {
+        let store = above.open(&reach.options).map_err(StorageError::into_error)?;
+        return Ok(vec![storage(store).job(id)]);
     }
-    let unreadable = |error: std::io::Error| {
-        Error::new(ErrorKind::Storage, format!("cannot list `{}`: {error}", path.display()))
-    };
-    let mut ids = Vec::new();
-    for entry in std::fs::read_dir(&path).map_err(unreadable)? {
-        ids.extend(job_id(&entry.map_err(unreadable)?.path()));
-    }
-    ids.sort_by_key(JobId::to_string);
-    let storage = open(&path, handle)?;
-    Ok(ids.into_iter().map(|id| storage.job(id)).collect())
+    let (store, names) = folders(&place, reach)?;
+    let storage = storage(store);
+    Ok(names.iter().filter_map(|name| name.parse().ok()).map(|id| storage.job(id)).collect())
 }
 
 /// Where a checkpoint or savepoint lies that the job's register names.
@@ -54,22 +52,15 @@ pub(crate) fn directory(job: &JobStorage, named: &CompletedRef) -> String {
 
 /// The snapshots that lie in a directory by themselves, each in a folder of its own: savepoints, if they are
 /// not copies of checkpoints.
-pub(crate) fn savepoints(dir: &str) -> Result<Vec<PathBuf>, Error> {
-    let path = local(dir)?;
-    let unreadable = |error: std::io::Error| {
-        Error::new(ErrorKind::Storage, format!("cannot list `{}`: {error}", path.display()))
+pub(crate) fn savepoints(dir: &str, reach: &Reach) -> Result<Vec<String>, Error> {
+    let place = place(dir)?;
+    let (store, names) = folders(&place, reach)?;
+    let is_one = |name: &String| {
+        !name.starts_with("chk-")
+            && name.parse::<JobId>().is_err()
+            && store.len(&format!("{name}/{METADATA_FILE}")).is_ok()
     };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(&path).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?.path();
-        let of_job =
-            entry.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("chk-"));
-        if !of_job && entry.join(METADATA_FILE).is_file() {
-            found.push(entry);
-        }
-    }
-    found.sort();
-    Ok(found)
+    Ok(names.iter().filter(|name| is_one(name)).map(|name| place.join(name).to_string()).collect())
 }
 
 /// The job's name, if its register can be read.
@@ -78,8 +69,8 @@ pub(crate) fn name(job: &JobStorage) -> Option<String> {
 }
 
 /// The one job that is meant.
-pub(crate) fn job(arguments: &JobArguments, handle: &Handle) -> Result<JobStorage, Error> {
-    let mut jobs = jobs(&arguments.dir, handle)?;
+pub(crate) fn job(arguments: &JobArguments, reach: &Reach) -> Result<JobStorage, Error> {
+    let mut jobs = jobs(&arguments.dir, reach)?;
     if let Some(wanted) = &arguments.job {
         let is_meant =
             |job: &JobStorage| job.id().to_string() == *wanted || job.id() == JobId::from_name(wanted);

@@ -15,13 +15,13 @@ use crate::arguments::RestorePlan;
 /// The environment variable by which a program is asked for its plan; it is the runtime's.
 const PLAN_FILE: &str = "STILLSTREAM_PLAN_FILE";
 
-pub(crate) fn run(arguments: &RestorePlan) -> Result<Answer, Error> {
+pub(crate) fn run(arguments: &RestorePlan, options: &StorageOptions) -> Result<Answer, Error> {
     let mut plan = plan(&arguments.job, &arguments.arguments)?;
     if let Some(parallelism) = arguments.parallelism {
         plan = plan.with_parallelism(parallelism);
     }
-    let snapshot = RetainedCheckpoint::open(&arguments.snapshot, &StorageOptions::default())
-        .map_err(StorageError::into_error)?;
+    let snapshot =
+        RetainedCheckpoint::open(&arguments.snapshot, options).map_err(StorageError::into_error)?;
     let choices =
         Choices { allow_non_restored_state: arguments.allow_non_restored_state, ..Choices::default() };
     let found = check(snapshot.metadata(), snapshot.streams(), &plan, &choices).map_err(|error| {

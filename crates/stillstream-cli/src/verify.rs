@@ -1,13 +1,12 @@
 //! `verify`: does everything that a checkpoint names exist, whole?
 
 use serde_json::{Value, json};
-use stillstream_storage::{RetainedCheckpoint, StorageError, StorageOptions};
+use stillstream_storage::{Location, RetainedCheckpoint, StorageError, StorageOptions};
 use stillstream_types::{CheckpointMetadata, CompletedRef, Error, StreamHandle, checkpoint_paths};
-use tokio::runtime::Handle;
 
-use crate::Answer;
 use crate::places;
 use crate::table::bytes;
+use crate::{Answer, Reach};
 
 /// What was found in one checkpoint.
 struct Found {
@@ -17,9 +16,9 @@ struct Found {
     wrong: Vec<String>,
 }
 
-fn look(path: &str, lengths: bool) -> Result<Found, Error> {
+fn look(path: &str, lengths: bool, options: &StorageOptions) -> Result<Found, Error> {
     let mut found = Found { path: path.to_owned(), files: 0, size: 0, wrong: Vec::new() };
-    let opened = match RetainedCheckpoint::open(path, &StorageOptions::default()) {
+    let opened = match RetainedCheckpoint::open(path, options) {
         Ok(opened) => opened,
         // that is no damage, unless it is the folder of a checkpoint
         Err(error @ StorageError::BadLocation { .. }) if !is_of_a_checkpoint(path) => {
@@ -50,25 +49,31 @@ fn look(path: &str, lengths: bool) -> Result<Found, Error> {
 
 /// Whether this folder is there, under a name that a checkpoint or savepoint gets.
 fn is_of_a_checkpoint(path: &str) -> bool {
-    let path = std::path::Path::new(path);
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    path.is_dir() && (checkpoint_paths::checkpoint_of(name).is_some() || name.starts_with("savepoint-"))
+    let Ok(place) = Location::parse(path) else { return false };
+    let is_there = match &place {
+        Location::Local(path) => path.is_dir(),
+        // its metadata was missed, and no store of this kind has folders without a file in them
+        Location::Remote(_) => true,
+    };
+    let named =
+        |name: &str| checkpoint_paths::checkpoint_of(name).is_some() || name.starts_with("savepoint-");
+    is_there && place.split().is_some_and(|(_, name)| named(&name))
 }
 
 /// The checkpoint at `path`, or all of the job whose directory it is.
-fn paths(path: &str, handle: &Handle) -> Result<Vec<String>, Error> {
+fn paths(path: &str, reach: &Reach) -> Result<Vec<String>, Error> {
     let is_job = std::path::Path::new(path.trim_end_matches('/')).file_name().and_then(|name| name.to_str());
     if is_job.is_none_or(|name| name.parse::<stillstream_types::JobId>().is_err()) {
         return Ok(vec![path.to_owned()]);
     }
     let mut paths = Vec::new();
-    for job in places::jobs(path, handle)? {
+    for job in places::jobs(path, reach)? {
         let loaded = job.load_register().map_err(StorageError::into_error)?;
         let record = loaded.map(|loaded| loaded.record);
         let named = record.iter().flat_map(|record| record.retained.iter().chain(&record.completed));
         let owner_has = |named: &&CompletedRef| {
             // a savepoint may be moved or deleted by whoever asked for it, which is no damage to the job
-            let open = || RetainedCheckpoint::open(&named.path, &StorageOptions::default());
+            let open = || RetainedCheckpoint::open(&named.path, &reach.options);
             !named.is_savepoint() || !matches!(open(), Err(StorageError::BadLocation { .. }))
         };
         paths.extend(named.filter(owner_has).map(|named| places::directory(&job, named)));
@@ -76,10 +81,10 @@ fn paths(path: &str, handle: &Handle) -> Result<Vec<String>, Error> {
     Ok(paths)
 }
 
-pub(crate) fn run(path: &str, lengths: bool, handle: &Handle) -> Result<Answer, Error> {
+pub(crate) fn run(path: &str, lengths: bool, reach: &Reach) -> Result<Answer, Error> {
     let (mut text, mut shown, mut damaged) = (String::new(), Vec::new(), false);
-    for checkpoint in paths(path, handle)? {
-        let found = match look(&checkpoint, lengths) {
+    for checkpoint in paths(path, reach)? {
+        let found = match look(&checkpoint, lengths, &reach.options) {
             // the register names it
             Err(error) if checkpoint != path => {
                 Found { path: checkpoint, files: 0, size: 0, wrong: vec![error.to_string()] }

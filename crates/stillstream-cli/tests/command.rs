@@ -218,6 +218,8 @@ fn a_savepoint_is_inspected_and_verified_at_any_place_and_its_damage_is_named() 
             listed.contains("golden") && listed.contains("2023-11-14") && listed.contains(path),
             "{listed}"
         );
+        let form = if golden.contains("rocksdb") { "native" } else { "canonical" };
+        assert!(listed.contains(form), "{listed}");
         let found = json(&["inspect", path, "--operator", "everything", "--key", "user-3", "--limit", "100"]);
         let entries = found["operators"][0]["entries"].as_array().unwrap();
         let of =

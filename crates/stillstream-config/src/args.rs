@@ -1,7 +1,8 @@
 //! `-D key=value` arguments.
 
 use super::Configuration;
-use super::error::{ConfigError, ConfigErrors};
+use super::error::ConfigErrors;
+use super::load::{Read, Setting, Source};
 use super::origin::Origin;
 
 impl Configuration {
@@ -24,8 +25,7 @@ impl Configuration {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        let mut config = Self::new();
-        let (mut rest, mut errors) = (Vec::new(), Vec::new());
+        let (mut rest, mut pairs) = (Vec::new(), Vec::new());
         let mut args = args.into_iter().map(Into::into);
         while let Some(arg) = args.next() {
             if arg == "--" {
@@ -41,19 +41,25 @@ impl Configuration {
                 Some("") => args.next().unwrap_or_default(),
                 Some(pair) => pair.to_string(),
             };
-            match pair.split_once('=') {
-                Some((key, value)) if !key.trim().is_empty() => {
-                    config.insert(key.trim(), value, Origin::Argument, &mut errors);
-                }
-                _ => errors.push(ConfigError::Malformed {
-                    origin: Origin::Argument,
-                    reason: format!(
-                        "`key=value` is expected after -D, as in `-D parallelism.default=4`; found `{pair}`"
-                    ),
-                }),
-            }
+            pairs.push(pair);
         }
-        ConfigErrors::unless_empty(errors)?;
-        Ok((config, rest))
+        Ok((Self::read(None, pairs)?, rest))
     }
+}
+
+/// Reads `key=value` arguments; the number of each stands for its line.
+pub(super) fn read(pairs: impl Iterator<Item = String>) -> Source {
+    let mut read = Read::default();
+    for (line, pair) in pairs.enumerate() {
+        match pair.split_once('=') {
+            Some((key, value)) if !key.trim().is_empty() => {
+                read.settings.push(Setting { key: key.trim().to_owned(), value: value.to_owned(), line });
+            }
+            _ => read.malformed.push((
+                line,
+                format!("`key=value` is expected after -D, as in `-D parallelism.default=4`; found `{pair}`"),
+            )),
+        }
+    }
+    Source { read, origin: Box::new(|_| Origin::Argument) }
 }

@@ -37,8 +37,7 @@ pub(super) fn is_default(row: &Row, canonical: &str) -> bool {
 /// The advice, if this release must refuse the value.
 pub(super) fn refusal(row: &Row, canonical: &str) -> Option<&'static str> {
     match row.status {
-        Status::Refused(advice) if !is_default(row, canonical) => Some(advice),
-        Status::SomeRefused(values, advice) if values.contains(&canonical) => Some(advice),
+        Status::Refused(values, advice) if values.contains(&canonical) => Some(advice),
         _ => None,
     }
 }

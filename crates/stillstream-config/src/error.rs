@@ -86,7 +86,8 @@ pub enum ConfigError {
 fn hint(nearest: &Option<String>) -> String {
     match nearest {
         Some(nearest) => format!(": did you mean `{nearest}`?"),
-        None => ": see docs/configuration.md for all keys".to_string(),
+        None => ": see docs/configuration.md for all keys; one of the program's own begins as `stillstream.user-keys` says"
+            .to_string(),
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A [`Configuration`] is read from `config.yaml` (nested or flat keys) or from the older flat
 //! `flink-conf.yaml`, from `-D key=value` arguments, and set in code. Code wins over the file, and an
-//! argument wins over both. Keys that are not known are errors; keys that are known and do nothing here are
+//! argument wins over both. Keys that are not known are errors, unless they begin as
+//! `stillstream.user-keys` says; keys that are known and do nothing here are
 //! [warnings](Configuration::warnings).
 //!
 //! ```
@@ -43,6 +44,8 @@ pub mod options;
 mod origin;
 mod resolved;
 pub mod table;
+mod translate;
+mod user_keys;
 mod value;
 mod yaml;
 
@@ -75,6 +78,10 @@ struct Entry {
 #[derive(Clone, Default)]
 pub struct Configuration {
     entries: BTreeMap<&'static str, Entry>,
+    /// The program's own keys.
+    user: BTreeMap<String, Entry>,
+    /// How the program's own keys begin.
+    user_prefixes: Vec<String>,
     warnings: Vec<Warning>,
     /// Values set in code that are none (not a number): `validate` reports them.
     rejected: Vec<ConfigError>,
@@ -149,6 +156,10 @@ impl Configuration {
         for (key, entry) in other.entries {
             self.put(key, entry);
         }
+        for (key, entry) in other.user {
+            self.put_user_key(key, entry);
+        }
+        self.user_prefixes.extend(other.user_prefixes);
         self.warnings.extend(other.warnings);
         self.rejected.extend(other.rejected);
     }
@@ -160,8 +171,7 @@ impl Configuration {
 
     /// The settings that are not defaults, one a line with the origin, for a log. Secrets are hidden.
     pub fn dump(&self) -> String {
-        self.entries
-            .iter()
+        self.all()
             .map(|(key, entry)| {
                 let value = if entry.value.is_empty() { "(none)" } else { foreign::shown(key, &entry.value) };
                 format!("{key}: {value}  # {}\n", entry.origin)
@@ -180,8 +190,13 @@ impl Configuration {
     /// ```
     pub fn shown(&self) -> BTreeMap<String, String> {
         let shown =
-            |(key, entry): (&&str, &Entry)| (key.to_string(), foreign::shown(key, &entry.value).to_owned());
-        self.entries.iter().map(shown).collect()
+            |(key, entry): (&str, &Entry)| (key.to_owned(), foreign::shown(key, &entry.value).to_owned());
+        self.all().map(shown).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        let user = self.user.iter().map(|(key, entry)| (key.as_str(), entry));
+        self.entries.iter().map(|(key, entry)| (*key, entry)).chain(user)
     }
 
     fn put(&mut self, key: &'static str, entry: Entry) {
@@ -201,5 +216,7 @@ impl fmt::Debug for Configuration {
     }
 }
 
+#[cfg(test)]
+mod sweep_tests;
 #[cfg(test)]
 mod tests;

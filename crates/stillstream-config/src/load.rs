@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::error::{ConfigError, ConfigErrors};
 use super::origin::{Origin, Warning};
 use super::table::{self, Row, Status};
-use super::{Configuration, Entry, checks, flat, foreign, nearest, yaml};
+use super::{Configuration, Entry, args, checks, flat, foreign, nearest, options as o, translate, yaml};
 
 /// `key: value` as a reader found it.
 #[derive(Debug)]
@@ -15,6 +15,20 @@ pub(super) struct Setting {
     pub key: String,
     pub value: String,
     pub line: usize,
+}
+
+/// Settings of one place, and where each of them stands.
+pub(super) struct Source {
+    pub read: Read,
+    /// The origin of a line.
+    pub origin: Box<dyn Fn(usize) -> Origin>,
+}
+
+impl Source {
+    fn of_file(name: &str, read: Read) -> Self {
+        let name: Arc<str> = name.into();
+        Self { read, origin: Box::new(move |line| Origin::File { name: name.clone(), line }) }
+    }
 }
 
 /// What a reader found: settings, and the lines that are none.
@@ -36,7 +50,33 @@ impl Configuration {
     /// All that is wrong: the file cannot be read, is not YAML, has unknown keys, or values of the wrong type
     /// or range. A folder that holds both files is an error, because only one of them could be meant.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
-        let path = path.as_ref();
+        Self::read(Some(path.as_ref()), std::iter::empty::<String>())
+    }
+
+    /// Reads a file as [`load`](Self::load) does, if there is one, and `key=value` arguments, each of which
+    /// wins over the file. `stillstream.user-keys` counts for both, wherever it stands.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with the file and with the arguments.
+    pub fn read<I>(file: Option<&Path>, pairs: I) -> Result<Self, ConfigErrors>
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        let (mut errors, mut sources) = (Vec::new(), Vec::new());
+        match file.map(Self::read_file) {
+            Some(Ok(source)) => sources.push(source),
+            Some(Err(unreadable)) => errors.push(unreadable),
+            None => {}
+        }
+        sources.push(args::read(pairs.into_iter().map(Into::into)));
+        let config = Self::checked(sources, &mut errors);
+        ConfigErrors::unless_empty(errors)?;
+        Ok(config)
+    }
+
+    fn read_file(path: &Path) -> Result<Source, ConfigError> {
         let unreadable = |path: &Path, reason: String| ConfigError::Unreadable {
             path: path.display().to_string(),
             reason,
@@ -48,11 +88,11 @@ impl Configuration {
                 (false, true) => old,
                 (true, true) => {
                     let reason = "both `config.yaml` and `flink-conf.yaml` are there: delete the one that is not meant";
-                    return Err(unreadable(path, reason.to_string()).into());
+                    return Err(unreadable(path, reason.to_string()));
                 }
                 (false, false) => {
                     let reason = "neither `config.yaml` nor `flink-conf.yaml` is in this folder";
-                    return Err(unreadable(path, reason.to_string()).into());
+                    return Err(unreadable(path, reason.to_string()));
                 }
             }
         } else {
@@ -65,12 +105,11 @@ impl Configuration {
             };
             unreadable(&file, reason)
         })?;
-        let name = file.display().to_string();
-        if file.file_name().is_some_and(|name| name == "flink-conf.yaml") {
-            Self::parse_flat(&name, &text)
-        } else {
-            Self::parse_yaml(&name, &text)
-        }
+        let read = match file.file_name().is_some_and(|name| name == "flink-conf.yaml") {
+            true => flat::read(&text),
+            false => yaml::read(&text),
+        };
+        Ok(Source::of_file(&file.display().to_string(), read))
     }
 
     /// Reads the text of a `config.yaml`: YAML with nested keys, flat keys, or both. The name is for
@@ -80,7 +119,7 @@ impl Configuration {
     ///
     /// As [`load`](Self::load).
     pub fn parse_yaml(name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        Self::checked(name, yaml::read(text))
+        Self::parsed(name, yaml::read(text))
     }
 
     /// Reads the text of a `flink-conf.yaml`: one `key: value` a line, comments from `#` on. The name is for
@@ -90,25 +129,39 @@ impl Configuration {
     ///
     /// As [`load`](Self::load).
     pub fn parse_flat(name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        Self::checked(name, flat::read(text))
+        Self::parsed(name, flat::read(text))
     }
 
-    fn checked(name: &str, read: Read) -> Result<Self, ConfigErrors> {
-        let name: Arc<str> = name.into();
-        let at = |line| Origin::File { name: name.clone(), line };
-        let mut config = Self::new();
-        let mut found = Vec::new();
-        for (line, reason) in read.malformed {
-            found.push((line, ConfigError::Malformed { origin: at(line), reason }));
-        }
-        for Setting { key, value, line } in read.settings {
-            let mut errors = Vec::new();
-            config.insert(&key, &value, at(line), &mut errors);
-            found.extend(errors.into_iter().map(|error| (line, error)));
-        }
-        found.sort_by_key(|(line, _)| *line);
-        ConfigErrors::unless_empty(found.into_iter().map(|(_, error)| error).collect())?;
+    fn parsed(name: &str, read: Read) -> Result<Self, ConfigErrors> {
+        let mut errors = Vec::new();
+        let config = Self::checked(vec![Source::of_file(name, read)], &mut errors);
+        ConfigErrors::unless_empty(errors)?;
         Ok(config)
+    }
+
+    /// Checks what was read, each source in the order of its lines; of two with the same rank the later one
+    /// wins.
+    pub(super) fn checked(sources: Vec<Source>, errors: &mut Vec<ConfigError>) -> Self {
+        let mut config = Self::new();
+        // a key may stand before the line that says whose it is
+        for Source { read, .. } in &sources {
+            let declared = read.settings.iter().filter(|setting| setting.key == o::USER_KEYS.key());
+            declared.for_each(|setting| config.declare_user_keys(&setting.value));
+        }
+        for Source { read, origin } in sources {
+            let mut found = Vec::new();
+            for (line, reason) in read.malformed {
+                found.push((line, ConfigError::Malformed { origin: origin(line), reason }));
+            }
+            for Setting { key, value, line } in read.settings {
+                let mut errors = Vec::new();
+                config.insert(&key, &value, origin(line), &mut errors);
+                found.extend(errors.into_iter().map(|error| (line, error)));
+            }
+            found.sort_by_key(|(line, _)| *line);
+            errors.extend(found.into_iter().map(|(_, error)| error));
+        }
+        config
     }
 
     /// Checks a setting and stores it under its present name.
@@ -133,16 +186,26 @@ impl Configuration {
             }
             return;
         }
+        if self.is_user_key(written) {
+            return self.insert_user_key(written, value, origin, errors);
+        }
         let (nearest, distance) = nearest::key(written);
         match foreign::advice(written) {
             // a key of the table with a letter wrong must not pass for one of Flink's many others
-            Some(advice) if distance > 2 => self.warn(&origin, written, advice.to_string()),
+            Some(instead) if distance > 2 => {
+                self.warn(&origin, written, format!("this key of Flink's has no effect: {instead}"));
+            }
             _ => errors.push(ConfigError::UnknownKey { origin, key: written.to_string(), nearest }),
         }
     }
 
     fn insert_row(&mut self, row: &'static Row, value: &str, origin: Origin, errors: &mut Vec<ConfigError>) {
         let key = row.key.to_string();
+        let translated = translate::translate(row.key, value);
+        if let Some((_, message)) = &translated {
+            self.warn(&origin, row.key, message.clone());
+        }
+        let value = translated.as_ref().map_or(value, |(value, _)| value);
         let found = foreign::shown(row.key, value).to_string();
         let canonical = match checks::value(row, value) {
             Ok(canonical) => canonical,
@@ -151,31 +214,51 @@ impl Configuration {
         if let Some(advice) = checks::refusal(row, &canonical) {
             return errors.push(ConfigError::NotSupported { origin, key, found, advice: advice.to_string() });
         }
+        if row.key == o::USER_KEYS.key()
+            && let Err(expected) = self.declare(&canonical)
+        {
+            return errors.push(ConfigError::BadValue { origin, key, found, expected });
+        }
         if let Status::NoEffect(advice) = row.status
             && !checks::is_default(row, &canonical)
         {
             self.warn(&origin, row.key, format!("this key has no effect: {advice}"));
         }
-        if let Some(present) = self.entries.get(row.key)
-            && present.origin.rank() == origin.rank()
-            && origin != Origin::Code
-        {
+        if let Some(present) = self.entries.get(row.key).cloned() {
             let same = row.kind.canonical(&present.value).is_ok_and(|present| present == canonical);
-            let first = present.origin.clone();
-            match &origin {
-                Origin::File { .. } if !same => {
-                    return errors.push(ConfigError::SetTwice { key, first, second: origin });
-                }
-                Origin::File { .. } => {
-                    self.warn(&origin, row.key, format!("already set at {first}: keep one of the two"))
-                }
-                _ => self.warn(&origin, row.key, "set more than once: the last one counts".to_string()),
+            if let Err(error) = self.set_twice(row.key, present, same, &origin) {
+                return errors.push(error);
             }
         }
         self.put(row.key, Entry { value: value.to_string(), origin });
     }
 
-    fn warn(&mut self, origin: &Origin, key: &str, message: String) {
+    /// Says that a key was set before in the same place, if it was.
+    pub(super) fn set_twice(
+        &mut self,
+        key: &str,
+        present: Entry,
+        same: bool,
+        origin: &Origin,
+    ) -> Result<(), ConfigError> {
+        if present.origin.rank() != origin.rank() || *origin == Origin::Code {
+            return Ok(());
+        }
+        let first = present.origin;
+        match origin {
+            Origin::File { .. } if !same => {
+                let (key, second) = (key.to_owned(), origin.clone());
+                return Err(ConfigError::SetTwice { key, first, second });
+            }
+            Origin::File { .. } => {
+                self.warn(origin, key, format!("already set at {first}: keep one of the two"));
+            }
+            _ => self.warn(origin, key, "set more than once: the last one counts".to_string()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn warn(&mut self, origin: &Origin, key: &str, message: String) {
         self.warnings.push(Warning { origin: origin.clone(), key: key.to_string(), message });
     }
 }

@@ -6,14 +6,15 @@ use super::table;
 /// away.
 pub(super) fn key(written: &str) -> (Option<String>, usize) {
     let plain = written.to_lowercase().replace('_', "-");
+    let most = (plain.len() / 5).max(2);
     let names = table::rows().flat_map(|row| std::iter::once(row.key).chain(row.older.iter().copied()));
-    let best = names.map(|name| (distance(&plain, &name.to_lowercase()), name)).min();
-    let Some((distance, name)) = best else {
-        return (None, usize::MAX);
+    let similar = names.filter(|name| name.len().abs_diff(plain.len()) <= most);
+    let best = similar.map(|name| (distance(&plain, &name.to_lowercase()), name)).min();
+    let distance = match best {
+        Some((distance, name)) if distance <= most => return (Some(name.to_string()), distance),
+        Some((distance, _)) => distance,
+        None => usize::MAX,
     };
-    if distance <= (plain.len() / 5).max(2) {
-        return (Some(name.to_string()), distance);
-    }
     // `checkpointing.interval` without its beginning, or `checkpoint.timeout` where only the last part is
     // right
     let tail = format!(".{plain}");

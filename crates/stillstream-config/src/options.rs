@@ -98,6 +98,23 @@ typed! {
     /// Checkpoints go on when a part of the job has finished.
     CHECKPOINTS_AFTER_TASKS_FINISH: bool = "execution.checkpointing.checkpoints-after-tasks-finish";
 
+    /// The folder with Hadoop's configuration.
+    HADOOP_CONF_DIR: Option<String> = "env.hadoop.conf.dir";
+    /// The name of the credentials for S3.
+    S3_ACCESS_KEY: Option<String> = "s3.access-key";
+    /// Where an S3 server answers.
+    S3_ENDPOINT: Option<String> = "s3.endpoint";
+    /// Whether the bucket is part of the path.
+    S3_PATH_STYLE: Option<bool> = "s3.path.style.access";
+    /// The bucket's region.
+    S3_REGION: Option<String> = "s3.region";
+    /// The secret of the credentials for S3.
+    S3_SECRET_KEY: Option<String> = "s3.secret-key";
+    /// The token of credentials that were lent.
+    S3_SESSION_TOKEN: Option<String> = "s3.session-token";
+    /// How long a request to a store over the network may take.
+    STORAGE_TIMEOUT: Duration = "stillstream.storage.timeout";
+
     /// The snapshot to start from.
     RECOVERY_PATH: Option<String> = "execution.state-recovery.path";
     /// Who owns that snapshot.
@@ -271,6 +288,8 @@ typed! {
     ROCKSDB_WRITE_BACK_RATIO: f64 = "stillstream.state.rocksdb.write-back-ratio";
     /// What becomes of timers of processing time at the end of the input.
     PENDING_TIMERS: PendingTimers = "stillstream.timers.at-end-of-input";
+    /// How the keys begin that are the program's own.
+    USER_KEYS: Option<Vec<String>> = "stillstream.user-keys";
     /// When progress is shown.
     PROGRESS: ProgressMode = "stillstream.progress";
 }

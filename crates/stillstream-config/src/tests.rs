@@ -93,7 +93,7 @@ rest: {address: localhost, bind-address: localhost}
     );
     let warnings = warnings(&config);
     assert_eq!(warnings.len(), 8, "{warnings:#?}");
-    assert!(warnings[0].starts_with("config.yaml:5: `env.java.opts.all`: this key is about Flink's Java"));
+    assert!(warnings[0].starts_with("config.yaml:5: `env.java.opts.all`: this key of Flink's has no effect: there are no Java processes here"));
     assert!(warnings.iter().any(|w| w.starts_with("config.yaml:9: `jobmanager.memory.process.size`")));
 }
 
@@ -118,7 +118,8 @@ fn an_unknown_key_is_reported_with_its_line_and_the_nearest_key() {
     );
     assert_eq!(
         errors("my.favourite.colour: blue"),
-        "config.yaml:1: unknown key `my.favourite.colour`: see docs/configuration.md for all keys"
+        "config.yaml:1: unknown key `my.favourite.colour`: see docs/configuration.md for all keys; one of the program's own \
+         begins as `stillstream.user-keys` says"
     );
     // Flink has a thousand keys below `pipeline.`, but this is not one of them
     assert!(errors("pipeline.max-paralelism: 8").contains("did you mean `pipeline.max-parallelism`"));
@@ -285,10 +286,7 @@ fn a_key_without_effect_is_never_silent_and_one_that_changes_guarantees_is_refus
     let config = yaml("heartbeat.timeout: 50 s\nstate.backend.rocksdb.options-factory: a.B\n");
     assert_eq!(warnings(&config).len(), 1, "a default needs no warning");
     assert!(warnings(&config)[0].contains("has no effect"), "{}", warnings(&config)[0]);
-    assert!(
-        errors("high-availability: zookeeper")
-            .contains("`high-availability.type: zookeeper` is not supported")
-    );
+    assert!(errors("state.backend: forst").contains("`state.backend.type: forst` is not supported"));
     assert_eq!(yaml("high-availability.type: none").warnings(), []);
 }
 
@@ -432,4 +430,55 @@ fn the_page_of_keys_in_the_documentation_is_up_to_date() {
         committed == docs::markdown(),
         "docs/configuration.md is out of date: run `cargo xtask docs-config`"
     );
+}
+
+#[test]
+fn keys_of_the_programs_own_are_those_that_begin_as_it_says_wherever_that_stands() {
+    let config = yaml(
+        "acme:\n  threshold: 10\n  names: [a, b]\nstillstream.user-keys: [acme]\nparallelism.default: 2\n",
+    );
+    assert_eq!(
+        (config.user_key("acme.threshold"), config.user_key("acme.names")),
+        (Some("10"), Some("[a,b]"))
+    );
+    assert_eq!(config.user_keys().count(), 2);
+    assert!(config.dump().contains("acme.threshold: 10  # config.yaml:2"), "{}", config.dump());
+    assert_eq!((config.shown()["acme.threshold"].as_str(), config.warnings()), ("10", &[][..]));
+    // a mistake in another key is one still, and so is one that only looks alike
+    let error = errors("stillstream.user-keys: [acme]\nacmes.threshold: 10\nparalelism.default: 2");
+    assert!(
+        error.contains("unknown key `acmes.threshold`") && error.contains("`parallelism.default`?"),
+        "{error}"
+    );
+    assert!(
+        errors("stillstream.user-keys: acme\nacme.a: 1\nacme: {a: 2}")
+            .contains("`acme.a` was already set at")
+    );
+    let mut code = Configuration::new();
+    code.set_text("stillstream.user-keys", "acme").unwrap().set_text("acme.password", "hunter2").unwrap();
+    assert_eq!(code.user_key("acme.password"), Some("hunter2"));
+    assert!(!code.dump().contains("hunter2"));
+}
+
+#[test]
+fn a_beginning_that_would_hide_mistakes_in_known_keys_is_refused() {
+    for start in ["state", "execution.checkpointing", "metrics", "stillstream", "'*'"] {
+        let error = errors(&format!("stillstream.user-keys: [acme, {start}]"));
+        assert!(error.contains("a beginning of the program's own is expected"), "{start}: {error}");
+    }
+}
+
+#[test]
+fn an_argument_wins_over_the_file_for_keys_of_the_programs_own_too() {
+    let file = std::env::temp_dir().join(format!("stillstream-user-keys-{}.yaml", std::process::id()));
+    std::fs::write(&file, "stillstream.user-keys: [acme]\nacme: {a: 1, b: 1}\nother.c: 1\n").unwrap();
+    let undeclared = Configuration::load(&file).unwrap_err().to_string();
+    let read = Configuration::read(Some(&file), ["acme.a=2", "stillstream.user-keys=other"]);
+    let wrong = Configuration::read(Some(&file), ["acme.a", "parallelism.default=x"]).unwrap_err();
+    std::fs::remove_file(&file).unwrap();
+    assert!(undeclared.contains(":3: unknown key `other.c`"), "{undeclared}");
+    let config = read.unwrap();
+    let value = |key| config.user_key(key).unwrap();
+    assert_eq!([value("acme.a"), value("acme.b"), value("other.c")], ["2", "1", "1"]);
+    assert_eq!(wrong.iter().count(), 3, "of the file and of the arguments: {wrong}");
 }

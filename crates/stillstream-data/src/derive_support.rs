@@ -2,7 +2,9 @@
 
 use std::marker::PhantomData;
 
-pub use crate::{Data, DecodeError, Field, KeyHasher, Schema};
+pub use crate::compatible::taker;
+pub use crate::recursion::{describe, read_deeper, skip, within, write_deeper};
+pub use crate::{Data, DecodeError, Field, KeyHasher, Schema, Variant};
 pub use std::option::Option::{self, None, Some};
 pub use std::result::Result::{self, Err, Ok};
 pub use std::string::String;
@@ -21,8 +23,8 @@ pub const fn deepest(parts: &[usize]) -> usize {
     deepest + 1
 }
 
-/// Asks whether a type has a `Default`, where the asking code does not know it: of the two traits below, method
-/// look-up takes [`WithDefault`] wherever it applies.
+/// Asks whether a type has a `Default`, where the asking code does not know it: of the two traits below,
+/// method look-up takes [`WithDefault`] wherever it applies.
 #[derive(Debug)]
 pub struct Probe<T>(PhantomData<T>);
 
@@ -67,7 +69,7 @@ pub fn or_default<T>(
 ) -> Result<T, DecodeError> {
     read.or_else(|| default.map(|make| make())).ok_or_else(|| DecodeError::Invalid {
         what: owner,
-        why: format!("field `{field}` was not stored and its type has no `Default`"),
+        why: format!("field `{field}` was not stored and has no default"),
     })
 }
 

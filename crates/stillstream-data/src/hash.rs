@@ -1,4 +1,5 @@
-//! The hash of keys: Java's `hashCode` for the key group (so that groups equal Flink's), and 48 mixed bits for the table.
+//! The hash of keys: Java's `hashCode` for the key group (so that groups equal Flink's), and 48 mixed bits
+//! for the table.
 
 use stillstream_types::{KeyGroups, KeyHash};
 
@@ -64,8 +65,8 @@ impl KeyHasher {
         self.add(code, mix_bytes(value));
     }
 
-    /// A part that tells keys apart but leaves the key group as it is: entries that belong to one key stay together when
-    /// key groups move.
+    /// A part that tells keys apart but leaves the key group as it is: entries that belong to one key stay
+    /// together when key groups move.
     #[inline(always)]
     pub fn within_group(&mut self, value: u64) {
         let (code, first) = (self.code, self.first);

@@ -1,10 +1,13 @@
-//! What may cross an exchange or live in state: the binary form, the description and the hash of users' types.
+//! What may cross an exchange or live in state: the binary form, the description and the hash of users'
+//! types.
 //!
 //! | module | what is inside |
 //! |---|---|
 //! | `data` | [`Data`] and [`Key`], the two traits |
-//! | `number`, `text`, `container`, `tuple` | the types that have them from the start |
+//! | `number`, `text`, `net`, `container`, `tuple` | the types that have them from the start |
+//! | `foreign` | types of other crates, each with a cargo feature: `chrono`, `uuid`, `bytes`, `rust_decimal` |
 //! | `schema`, `schema_codec` | [`Schema`]: the description of a type, and its own binary form |
+//! | `recursion` | types that hold themselves |
 //! | `compatible`, `skip` | what a program's type can take over from a stored one, and how the rest is passed over |
 //! | `hash`, `schema_hash` | [`KeyHasher`]: key group and hash of a key, by its type or by its schema |
 //! | `serde_adapter`, `serde_form` | `Serde`: any `serde` type as opaque data, with the cargo feature `serde-adapter` |
@@ -14,8 +17,11 @@ mod container;
 mod data;
 #[doc(hidden)]
 pub mod derive_support;
+mod foreign;
 mod hash;
+mod net;
 mod number;
+mod recursion;
 mod schema;
 mod schema_codec;
 mod schema_hash;
@@ -35,7 +41,9 @@ pub use data::{Data, Key};
 #[doc(hidden)]
 pub use data::{STAMP_BYTES, decode_stored};
 pub use hash::KeyHasher;
-pub use schema::{DecodeError, Field, Schema};
+#[doc(hidden)]
+pub use recursion::Around;
+pub use schema::{DecodeError, Field, Schema, Variant};
 #[cfg(feature = "serde-adapter")]
 pub use serde_adapter::Serde;
 pub use stillstream_derive::Data;

@@ -1,13 +1,15 @@
-//! The hash of a key by its schema alone, for those who look at snapshots without the program that wrote them.
+//! The hash of a key by its schema alone, for those who look at snapshots without the program that wrote
+//! them.
 
 use stillstream_types::{KeyGroups, KeyHash};
 
+use crate::recursion::Around;
 use crate::{Data, DecodeError, Field, KeyHasher, Schema};
 
 impl Schema {
-    /// Group and hash of a key in its binary form, as [`Key::key_hash`](crate::Key::key_hash) gives them for a type whose
-    /// [`hash_key`](Data::hash_key) is the derived one or one of this crate's. Whoever has keys of a foreign type must check what
-    /// it gives: each key's group is known from where it is stored.
+    /// Group and hash of a key in its binary form, as [`Key::key_hash`](crate::Key::key_hash) gives them for
+    /// a type whose [`hash_key`](Data::hash_key) is the derived one or one of this crate's. Whoever has keys
+    /// of a foreign type must check what it gives: each key's group is known from where it is stored.
     ///
     /// ```
     /// use stillstream_data::{Data, Key};
@@ -22,15 +24,15 @@ impl Schema {
     /// ```
     ///
     /// # Errors
-    /// If the bytes are no value of this schema, or if maps are in it, whose schema does not say how they are hashed.
+    /// If the bytes are no value of this schema, or if maps or sets are in it, whose schema does not say how they are hashed.
     pub fn hash_of_key(&self, key: &[u8], groups: KeyGroups) -> Result<KeyHash, DecodeError> {
         let mut hasher = KeyHasher::new();
-        self.feed(&mut { key }, &mut hasher)?;
+        self.feed(&mut Around::default(), &mut { key }, &mut hasher)?;
         Ok(hasher.finish(groups))
     }
 
-    /// [`hash_of_key`](Self::hash_of_key) for the keys of windows that keep their state by key and window: a tuple of the key and
-    /// an option of the window, which lies in the group of the key alone.
+    /// [`hash_of_key`](Self::hash_of_key) for the keys of windows that keep their state by key and window: a
+    /// tuple of the key and an option of the window, which lies in the group of the key alone.
     ///
     /// # Errors
     /// As `hash_of_key`; also if this is no such tuple.
@@ -41,7 +43,7 @@ impl Schema {
         let Self::Struct { fields, .. } = &**window else { return Err(not()) };
         let mut hasher = KeyHasher::new();
         let mut input = key;
-        of_key.feed(&mut input, &mut hasher)?;
+        of_key.feed(&mut Around::default(), &mut input, &mut hasher)?;
         if bool::decode(&mut input)? {
             for field in fields {
                 match &field.schema {
@@ -56,24 +58,29 @@ impl Schema {
     }
 
     /// Feeds one value to the hasher and moves past it.
-    fn feed(&self, input: &mut &[u8], hasher: &mut KeyHasher) -> Result<(), DecodeError> {
+    fn feed(
+        &self,
+        around: &mut Around,
+        input: &mut &[u8],
+        hasher: &mut KeyHasher,
+    ) -> Result<(), DecodeError> {
         match self {
             Self::Primitive(name) => feed_primitive(name, input, hasher),
             Self::Struct { fields, .. } if fields.is_empty() => {
                 hasher.int(0);
                 Ok(())
             }
-            Self::Struct { fields, .. } => feed_fields(fields, input, hasher),
+            Self::Struct { fields, .. } => feed_fields(fields, around, input, hasher),
             Self::Enum { variants, .. } => {
                 let at = u32::decode(input)?;
-                let (_, fields) = variants
+                let variant = variants
                     .get(at as usize)
                     .ok_or_else(|| crate::derive_support::no_variant("enum", at, variants.len()))?;
                 hasher.int(at as i32);
-                feed_fields(fields, input, hasher)
+                feed_fields(&variant.fields, around, input, hasher)
             }
             Self::Option(inner) => match bool::decode(input)? {
-                true => inner.feed(input, hasher),
+                true => inner.feed(around, input, hasher),
                 false => {
                     hasher.int(0);
                     Ok(())
@@ -81,16 +88,19 @@ impl Schema {
             },
             Self::List(inner) => {
                 let n = u32::decode(input)?;
-                feed_items(inner, n, input, hasher)
+                feed_items(inner, n, around, input, hasher)
             }
-            Self::Array(inner, n) => feed_items(inner, *n, input, hasher),
-            Self::Tuple(parts) => parts.iter().try_for_each(|part| part.feed(input, hasher)),
+            Self::Array(inner, n) => feed_items(inner, *n, around, input, hasher),
+            Self::Tuple(parts) => parts.iter().try_for_each(|part| part.feed(around, input, hasher)),
             Self::Opaque(_) => {
                 // the whole form is hashed, its length included
                 hasher.bytes(self.taken(input)?);
                 Ok(())
             }
-            Self::Map(..) | Self::Expiring(_) => Err(DecodeError::Invalid {
+            Self::Recursive(_) | Self::Again(_) => {
+                around.within(self, |body, around| body.feed(around, input, hasher))
+            }
+            Self::Map(..) | Self::Set(_) | Self::Expiring(_) => Err(DecodeError::Invalid {
                 what: "key",
                 why: format!("the schema `{self}` does not say how it is hashed"),
             }),
@@ -105,11 +115,22 @@ impl Schema {
     }
 }
 
-fn feed_fields(fields: &[Field], input: &mut &[u8], hasher: &mut KeyHasher) -> Result<(), DecodeError> {
-    fields.iter().try_for_each(|field| field.schema.feed(input, hasher))
+fn feed_fields(
+    fields: &[Field],
+    around: &mut Around,
+    input: &mut &[u8],
+    hasher: &mut KeyHasher,
+) -> Result<(), DecodeError> {
+    fields.iter().try_for_each(|field| field.schema.feed(around, input, hasher))
 }
 
-fn feed_items(inner: &Schema, n: u32, input: &mut &[u8], hasher: &mut KeyHasher) -> Result<(), DecodeError> {
+fn feed_items(
+    inner: &Schema,
+    n: u32,
+    around: &mut Around,
+    input: &mut &[u8],
+    hasher: &mut KeyHasher,
+) -> Result<(), DecodeError> {
     if matches!(inner, Schema::Primitive(name) if name == "u8") {
         let (bytes, rest) = input.split_at_checked(n as usize).ok_or(DecodeError::Short { what: "key" })?;
         *input = rest;
@@ -119,7 +140,7 @@ fn feed_items(inner: &Schema, n: u32, input: &mut &[u8], hasher: &mut KeyHasher)
     hasher.int(n as i32);
     for _ in 0..n {
         let before = input.len();
-        inner.feed(input, hasher)?;
+        inner.feed(around, input, hasher)?;
         if input.len() == before && n > MOST_WITHOUT_FORM {
             let why = format!("{n} items without a form");
             return Err(DecodeError::Invalid { what: "key", why });
@@ -137,8 +158,17 @@ fn feed_primitive(name: &str, input: &mut &[u8], hasher: &mut KeyHasher) -> Resu
             match name {
                 $(<$ty as Named>::NAME => <$ty>::decode(input)?.hash_key(hasher),)*
                 other => {
-                    let why = format!("the form of the primitive `{other}` is not known to this release");
-                    return Err(DecodeError::Invalid { what: "key", why });
+                    // all others are hashed by their forms
+                    let form = crate::skip::width_of(other).map(|width| input.split_at_checked(width));
+                    let (bytes, rest) = match form {
+                        Some(form) => form.ok_or(DecodeError::Short { what: "key" })?,
+                        None => {
+                            let why = format!("the form of the primitive `{other}` is not known to this release");
+                            return Err(DecodeError::Invalid { what: "key", why });
+                        }
+                    };
+                    *input = rest;
+                    hasher.bytes(bytes);
                 }
             }
         };

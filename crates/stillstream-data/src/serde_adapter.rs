@@ -4,15 +4,16 @@ use std::ops::{Deref, DerefMut};
 
 use crate::{Data, DecodeError, KeyHasher, Schema, serde_form};
 
-/// Any `serde` type as [`Data`], in a self-describing form: `serde_json::Value`, tagged and untagged enums, flattened structs
-/// and skipped fields come back as they went.
+/// Any `serde` type as [`Data`], in a self-describing form: `serde_json::Value`, tagged and untagged enums,
+/// flattened structs and skipped fields come back as they went.
 ///
-/// The form has the names of fields and variants in each value, as JSON has, so prefer `#[derive(Data)]` for types of your
-/// own: it is smaller, faster, and can evolve. `Serde` is for foreign types and types that hold themselves. Its schema is
-/// opaque: a snapshot knows only the Rust name, and renaming the type makes old snapshots unreadable. Fields can be added to
-/// a type under its name if `serde` has a default for them.
+/// The form has the names of fields and variants in each value, as JSON has, so prefer `#[derive(Data)]` for
+/// types of your own: it is smaller, faster, and can evolve. `Serde` is for foreign types and types that hold
+/// themselves. Its schema is opaque: a snapshot knows only the Rust name, and renaming the type makes old
+/// snapshots unreadable. Fields can be added to a type under its name if `serde` has a default for them.
 ///
-/// As a key it must be equal exactly when it is written the same: a `HashMap` inside is not, its order is another each time.
+/// As a key it must be equal exactly when it is written the same: a `HashMap` inside is not, its order is
+/// another each time.
 ///
 /// ```
 /// use stillstream_data::{Data, Serde};
@@ -28,9 +29,10 @@ use crate::{Data, DecodeError, KeyHasher, Schema, serde_form};
 /// ```
 ///
 /// # Panics
-/// Where a value is written (in a snapshot, or on its way to another process), if its `Serialize` fails or it nests deeper
-/// than 256 values. The first values of each type are read back in debug builds, and one that cannot be is a panic too. The
-/// job then fails with a sentence that names the type, in place of a checkpoint that could never be restored.
+/// Where a value is written (in a snapshot, or on its way to another process), if its `Serialize` fails or it
+/// nests deeper than 256 values. The first values of each type are read back in debug builds, and one that
+/// cannot be is a panic too. The job then fails with a sentence that names the type, in place of a checkpoint
+/// that could never be restored.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Serde<T>(pub T);
 
@@ -86,8 +88,9 @@ where
         let name = std::any::type_name::<T>();
         let len = match (written, u32::try_from(bytes)) {
             (Ok(()), Ok(len)) => len,
-            // there is no way out for an error, and bytes in its place would be a checkpoint that cannot be restored;
-            // whoever calls this for a user's type expects that its code may panic, and names the operator
+            // there is no way out for an error, and bytes in its place would be a checkpoint that cannot be
+            // restored; whoever calls this for a user's type expects that its code may panic, and names the
+            // operator
             (Err(why), _) => panic!("a value of `{name}` cannot be written by `serde`: {why}"),
             (Ok(()), Err(_)) => {
                 panic!("a value of `{name}` has {bytes} bytes; at most {} can be written", u32::MAX)
@@ -113,8 +116,8 @@ where
         Schema::Opaque(format!("{PREFIX}{}", std::any::type_name::<T>()))
     }
 
-    /// Values in the form of the first release are postcard's, or nothing behind the length `u32::MAX` where `Serialize`
-    /// failed.
+    /// Values in the form of the first release are postcard's, or nothing behind the length `u32::MAX` where
+    /// `Serialize` failed.
     fn decode_evolved(stored: &Schema, input: &mut &[u8]) -> Result<Self, DecodeError> {
         if !Self::schema().is_newer_serde_than(stored) {
             return Self::decode(input);
@@ -149,7 +152,8 @@ mod read_back {
     use std::cell::RefCell;
     use std::collections::HashMap;
 
-    /// Values of a type, on each thread: an enum shows its variants, and a job of many records is not slowed down.
+    /// Values of a type, on each thread: an enum shows its variants, and a job of many records is not slowed
+    /// down.
     const FIRST: u32 = 100;
 
     thread_local! {

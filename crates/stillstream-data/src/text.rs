@@ -1,5 +1,6 @@
 //! Strings.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use stillstream_types::prefetch::prefetch;
@@ -36,6 +37,33 @@ impl Data for String {
         prefetch(self.as_ptr());
     }
 }
+
+/// The same form as `String`: a program may change from one to the other.
+macro_rules! text {
+    ($($ty:ty),*) => {$(
+        impl Data for $ty {
+            fn encode(&self, out: &mut Vec<u8>) {
+                (self.len() as u32).encode(out);
+                out.extend_from_slice(self.as_bytes());
+            }
+            fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+                read(input).map(|text| Self::from(text.to_owned()))
+            }
+            fn schema() -> Schema {
+                Schema::Primitive("string".into())
+            }
+            fn hash_key(&self, hasher: &mut KeyHasher) {
+                hasher.string(self);
+            }
+            #[inline(always)]
+            fn prefetch(&self) {
+                prefetch(self.as_ptr());
+            }
+        }
+    )*};
+}
+
+text! { Box<str>, Cow<'static, str> }
 
 /// The same form as `String`: a program may change from one to the other.
 impl Data for Arc<str> {

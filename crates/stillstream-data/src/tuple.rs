@@ -23,6 +23,7 @@ macro_rules! tuple {
                 $(if $part::DEPTH > deepest { deepest = $part::DEPTH; })+
                 deepest + 1
             };
+            const ONE_FORM: bool = $($part::ONE_FORM)&&+;
 
             #[inline(always)]
             fn encode(&self, out: &mut Vec<u8>) {

@@ -14,11 +14,39 @@ use proc_macro::TokenStream;
 /// - Structs: the fields one after another. Enums: the variant's number in declaration order as `u32`, then
 ///   its fields.
 /// - Generic parameters get the bound `Data`. Types with lifetimes are refused: state outlives every borrow.
-/// - A field may be added later if its type has a `Default`, which old state then gets; fields may be dropped
-///   and moved.
+/// - A type that holds itself (`children: Vec<Tree>`) needs nothing more; one that does so by way of another type has
+///   `#[data(recursive)]` on one of the two. Values may nest 128 deep.
 ///
-/// `#[data(crate = path)]` on the type says where `stillstream_state`'s items are found;
-/// `::stillstream::state` if it is left out.
+/// # What may change from one release of a job to the next
+///
+/// State is read by what a snapshot says of its types, so a type may change while its state is kept:
+///
+/// | change | what becomes of the state |
+/// |---|---|
+/// | a field is added | it gets its type's `Default`, or what `#[data(default = path)]` says; without either the start is refused |
+/// | a field is renamed, with `#[data(alias = "old")]` | it keeps its values |
+/// | a field is removed, or renamed without `alias` | the start is refused and names it, until `--allow-dropped-fields` allows to lose it |
+/// | fields or variants change places; variants are added | nothing is lost |
+/// | a variant is renamed, with `#[data(alias = "Old")]` | values keep their variant |
+/// | a variant is removed | refused: values of it could not be read |
+/// | an integer becomes wider, `f32` becomes `f64`, `T` becomes `Option<T>` | values are converted |
+/// | the type is renamed or moves to another module | nothing: names of types do not count |
+/// | `Box`, `Arc`, or one sort of list for another | nothing: they have the same form |
+///
+/// Keys, keys of maps and items of sets are compared by their forms, so their types may only change their names.
+///
+/// # Attributes
+///
+/// | on | attribute | what it does |
+/// |---|---|---|
+/// | field, variant | `rename = "name"` | the name in snapshots, in place of Rust's |
+/// | field, variant | `alias = "old"` | a name that it had before; may stand several times, the newest first |
+/// | field | `default` | what old state gets is the type's `Default`; found without this too, but for generic types |
+/// | field | `default = path` | what old state gets is what this function returns |
+/// | field | `skip` | never written: whoever reads a value (after a restore, or in another process) has the default there. Not for parts of keys |
+/// | type | `rename = "name"`, `alias = "old"` | for people who look at snapshots; state does not depend on the name of a type |
+/// | type | `recursive` | the type holds itself by way of another one |
+/// | type | `crate = path` | where `stillstream_state`'s items are found; `::stillstream::state` if it is left out |
 #[proc_macro_derive(Data, attributes(data))]
 pub fn derive_data(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);

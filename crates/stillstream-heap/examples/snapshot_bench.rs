@@ -1,8 +1,10 @@
 //! What a snapshot costs the worker and writes to the disk:
-//! `cargo run --release -p stillstream-heap --example snapshot_bench [keys]` (10^7 by default, 10^5 in a debug build).
+//! `cargo run --release -p stillstream-heap --example snapshot_bench [keys]` (10^7 by default, 10^5 in a
+//! debug build).
 //!
-//! A thread updates uniform random keys in batches of 1024 while another one writes. *Lost* is what the batches during a snapshot
-//! took beyond those before it. The next updates are 1 % of the keys: scattered, then side by side in the table.
+//! A thread updates uniform random keys in batches of 1024 while another one writes. *Lost* is what the
+//! batches during a snapshot took beyond those before it. The next updates are 1 % of the keys: scattered,
+//! then side by side in the table.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -127,7 +127,8 @@ impl<K: Key> HeapKeyedStateBackend<K> {
         }
     }
 
-    /// The state under this name: registered before with the same types, or made now and filled from the snapshot.
+    /// The state under this name: registered before with the same types, or made now and filled from the
+    /// snapshot.
     fn register<S: HeapState + 'static>(
         &mut self,
         meta: StateMeta,
@@ -215,6 +216,40 @@ impl<K: Key> HeapKeyedStateBackend<K> {
             }
         }
         Ok(FrozenKeyedState { header, range: self.options.range, runs })
+    }
+
+    /// The synchronous part of a checkpoint. A `full` one begins a new chain, on which later ones build.
+    fn freeze_link(&mut self, id: CheckpointId, full: bool) -> Result<FrozenCheckpoint, StateError> {
+        if self.restored.states.values().flatten().any(|part| !can_chain(&part.meta)) {
+            self.chain = None;
+        }
+        let Some(mut link) = self.chain.as_mut().map(|chain| chain.freeze(id, full)) else {
+            return Ok(self.freeze()?.into());
+        };
+        let delta = link.since().is_some();
+        let frozen = match self.freeze_all(&mut Freezing::Checkpoint(&mut link), delta) {
+            Ok(frozen) => frozen,
+            Err(error) => {
+                self.checkpoint_aborted(id);
+                return Err(error);
+            }
+        };
+        let states = frozen.header.states.iter().enumerate().map(|(at, meta)| {
+            let known = self.registered.get(&meta.name).is_some_and(|(known, _)| known == meta);
+            let runs = frozen.runs.iter().filter(|run| run.state as usize == at);
+            let namespaces = || runs.map(|run| run.namespace.clone()).collect();
+            let has_namespaces = meta.namespace != <()>::schema() && !meta.is_timers();
+            // what is not registered is as it was restored, in all its namespaces
+            DeltaState {
+                whole: known && meta.is_timers(),
+                namespaces: (known && has_namespaces).then(namespaces),
+            }
+        });
+        let states = states.collect();
+        Ok(FrozenCheckpoint::own(move |store, name| {
+            let header = DeltaHeader { header: frozen.header.clone(), states };
+            link.write(frozen, header, store, name)
+        }))
     }
 }
 
@@ -313,36 +348,11 @@ impl<K: Key> KeyedBackend for HeapKeyedStateBackend<K> {
     }
 
     fn freeze_checkpoint(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
-        if self.restored.states.values().flatten().any(|part| !can_chain(&part.meta)) {
-            self.chain = None;
-        }
-        let Some(mut link) = self.chain.as_mut().map(|chain| chain.freeze(id)) else {
-            return Ok(self.freeze()?.into());
-        };
-        let delta = link.since().is_some();
-        let frozen = match self.freeze_all(&mut Freezing::Checkpoint(&mut link), delta) {
-            Ok(frozen) => frozen,
-            Err(error) => {
-                self.checkpoint_aborted(id);
-                return Err(error);
-            }
-        };
-        let states = frozen.header.states.iter().enumerate().map(|(at, meta)| {
-            let known = self.registered.get(&meta.name).is_some_and(|(known, _)| known == meta);
-            let runs = frozen.runs.iter().filter(|run| run.state as usize == at);
-            let namespaces = || runs.map(|run| run.namespace.clone()).collect();
-            let has_namespaces = meta.namespace != <()>::schema() && !meta.is_timers();
-            // what is not registered is as it was restored, in all its namespaces
-            DeltaState {
-                whole: known && meta.is_timers(),
-                namespaces: (known && has_namespaces).then(namespaces),
-            }
-        });
-        let states = states.collect();
-        Ok(FrozenCheckpoint::own(move |store, name| {
-            let header = DeltaHeader { header: frozen.header.clone(), states };
-            link.write(frozen, header, store, name)
-        }))
+        self.freeze_link(id, false)
+    }
+
+    fn freeze_full(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
+        self.freeze_link(id, true)
     }
 
     fn checkpoint_completed(&mut self, id: CheckpointId) {

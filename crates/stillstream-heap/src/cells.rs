@@ -19,7 +19,8 @@ use crate::plain::PlainTable;
 pub(crate) enum Cells<K, V> {
     CopyOnWrite {
         table: Table<K, V>,
-        /// The epochs at which checkpoints froze the table, by their serial numbers, as far back as they may be asked for.
+        /// The epochs at which checkpoints froze the table, by their serial numbers, as far back as they may
+        /// be asked for.
         marks: Vec<(u64, Epoch)>,
     },
     Plain(PlainTable<K, V>),
@@ -178,8 +179,8 @@ impl<K: Key, V: Data> Cells<K, V> {
     }
 }
 
-/// Keys that are still to be read. An image of the table stands in for them: making it costs far less than copying the
-/// keys, and a part of it is given back before the entries that it holds are changed.
+/// Keys that are still to be read. An image of the table stands in for them: making it costs far less than
+/// copying the keys, and a part of it is given back before the entries that it holds are changed.
 #[derive(Debug)]
 pub(crate) struct Keys<K, V> {
     parts: VecDeque<FrozenTable<K, V>>,

@@ -1,14 +1,18 @@
 //! Incremental checkpoints: a chain of one full image and the changes after it.
 //!
-//! A checkpoint writes what changed since the last one that is known to be *completed*, whatever became of those in between: notices
-//! may be lost, and files of aborted checkpoints are deleted. It starts a new image when
+//! A checkpoint writes what changed since the last one that is known to be *completed*, whatever became of
+//! those in between: notices may be lost, and files of aborted checkpoints are deleted. It starts a new image
+//! when
 //!
-//! - nothing is completed yet, or the state was restored from something that is not the job's own chain with these key groups;
-//! - the changes have grown to the size of the image: so restoring reads, and storage keeps, at most about twice the state, and
-//!   what is written in the long run is at most twice the changes;
-//! - there are [`MOST_FILES`] files: a restore opens each of them, and looks each old entry up in each newer file;
-//! - a checkpoint is on its way that does not name the files of the older chain, an image for one: if it was completed and the
-//!   notice lost, those files are gone.
+//! - a full checkpoint is asked for;
+//! - nothing is completed yet, or the state was restored from something that is not the job's own chain with
+//!   these key groups;
+//! - the changes have grown to the size of the image: so restoring reads, and storage keeps, at most about
+//!   twice the state, and what is written in the long run is at most twice the changes;
+//! - there are [`MOST_FILES`] files: a restore opens each of them, and looks each old entry up in each newer
+//!   file;
+//! - a checkpoint is on its way that does not name the files of the older chain, an image for one: if it was
+//!   completed and the notice lost, those files are gone.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -80,8 +84,8 @@ pub(super) struct Chain {
     /// Of the last freeze; 0 is what was restored.
     serial: u64,
     pending: Vec<Pending>,
-    /// The last completed one, and older ones whose files it names: as long as checkpoints are on their way, an older one may
-    /// be the newest whose files all of them name.
+    /// The last completed one, and older ones whose files it names: as long as checkpoints are on their way,
+    /// an older one may be the newest whose files all of them name.
     bases: Vec<Base>,
     /// A store that shares nothing was given changes, which are worth nothing by themselves.
     unshared: Arc<AtomicBool>,
@@ -172,7 +176,8 @@ impl ChainFreeze {
 
 impl Chain {
     pub fn new() -> Self {
-        // hash maps' keys are the only random numbers without a source of them; two backends must not have the same
+        // hash maps' keys are the only random numbers without a source of them; two backends must not have
+        // the same
         let random = || RandomState::new().hash_one(0);
         Self {
             backend: random(),
@@ -191,7 +196,8 @@ impl Chain {
         self.bases = vec![Base { serial: 0, written: Written { chain: chain.into(), digests } }];
     }
 
-    /// The number under which tables are marked that hold what was restored, as long as nothing was frozen since.
+    /// The number under which tables are marked that hold what was restored, as long as nothing was frozen
+    /// since.
     pub fn restored_serial(&self) -> Option<u64> {
         (self.serial == 0).then(|| self.bases.first().map(|base| base.serial))?
     }
@@ -202,14 +208,14 @@ impl Chain {
         self.pending.clear();
     }
 
-    /// Begins a link for checkpoint `id`.
-    pub fn freeze(&mut self, id: CheckpointId) -> ChainFreeze {
+    /// Begins a link for checkpoint `id`; a `full` one begins a new chain.
+    pub fn freeze(&mut self, id: CheckpointId, full: bool) -> ChainFreeze {
         self.serial += 1;
         if self.unshared.swap(false, Ordering::Relaxed) {
             self.bases.clear();
         }
         let stays = |base: &&Base| self.pending.iter().all(|pending| pending.keeps(base));
-        let base = self.bases.iter().rfind(stays).filter(|base| {
+        let base = self.bases.iter().rfind(stays).filter(|_| !full).filter(|base| {
             let (image, changes) = base.written.chain.bytes();
             changes < image && base.written.chain.files.len() < MOST_FILES
         });
@@ -258,8 +264,8 @@ impl Chain {
     }
 }
 
-/// Whether a state's part of a chain can be read without the program's types, as it must be where the program no longer has the
-/// state: entries that newer files replace are passed over.
+/// Whether a state's part of a chain can be read without the program's types, as it must be where the program
+/// no longer has the state: entries that newer files replace are passed over.
 pub(super) fn can_chain(state: &StateMeta) -> bool {
     state.namespace.can_skip() && state.value.can_skip()
 }

@@ -1,9 +1,9 @@
-//! What pages held when they were written, as 64 bits for each of their cells: so that a checkpoint writes the entries
-//! that changed and not the pages around them.
+//! What pages held when they were written, as 64 bits for each of their cells: so that a checkpoint writes
+//! the entries that changed and not the pages around them.
 //!
-//! The sum of hashes of a cell's entries says whether any of them changed, came or went. It is computed by the thread that writes
-//! and costs the worker nothing; it takes 256 bytes for each page of 4 KiB. That a change goes unseen has a chance of 2^-64
-//! for each cell; the hash has a seed of its own for each backend.
+//! The sum of hashes of a cell's entries says whether any of them changed, came or went. It is computed by
+//! the thread that writes and costs the worker nothing; it takes 256 bytes for each page of 4 KiB. That a
+//! change goes unseen has a chance of 2^-64 for each cell; the hash has a seed of its own for each backend.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -13,7 +13,8 @@ use stillstream_types::{KeyGroup, KeyGroupRange, KeyHash};
 #[derive(Debug)]
 pub(crate) struct PlainTable<K, V>(HashTable<(KeyHash, K, V)>);
 
-/// The map takes its bucket from the lower bits and its tag from the upper ones; a key hash has its group there.
+/// The map takes its bucket from the lower bits and its tag from the upper ones; a key hash has its group
+/// there.
 #[inline(always)]
 fn spread(hash: KeyHash) -> u64 {
     hash.bits() | (hash.bits() >> 32) << 48
@@ -59,8 +60,8 @@ impl<K: Key, V: Data> PlainTable<K, V> {
         self.0.iter().for_each(|(_, key, value)| f(key, value));
     }
 
-    /// As [`Table::sweep`](stillstream_table::Table::sweep), by buckets of the map. When it grows the cursor loses its meaning: some
-    /// entries are looked at in the next round only.
+    /// As [`Table::sweep`](stillstream_table::Table::sweep), by buckets of the map. When it grows the cursor
+    /// loses its meaning: some entries are looked at in the next round only.
     pub fn sweep(
         &mut self,
         at: &mut u64,

@@ -10,8 +10,8 @@ use crate::cells::{Cells, Keys};
 use crate::chain::Freezing;
 use crate::plain::encode;
 
-/// Entries up to which a namespace has no table. A table takes a page of 4 KiB, which is much for a window of one key when
-/// thousands are open; and a few entries are found as fast one after another.
+/// Entries up to which a namespace has no table. A table takes a page of 4 KiB, which is much for a window of
+/// one key when thousands are open; and a few entries are found as fast one after another.
 const FEW: usize = 8;
 
 /// What one namespace holds.
@@ -24,7 +24,8 @@ pub(crate) struct Space<K, V> {
 
 impl<K: Key, V: Data> Space<K, V> {
     pub fn new(options: &BackendOptions) -> Self {
-        // an incremental checkpoint tells changes by pages; and a table for synchronous snapshots is no larger than it must be
+        // an incremental checkpoint tells changes by pages; and a table for synchronous snapshots is no
+        // larger than it must be
         let table = options.incremental || !options.asynchronous;
         Self { few: Vec::new(), many: table.then(|| Cells::new(options)) }
     }

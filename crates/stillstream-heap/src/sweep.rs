@@ -1,4 +1,5 @@
-//! The sweep: a cursor that goes through a table in memory, some entries at a time, and removes what has expired.
+//! The sweep: a cursor that goes through a table in memory, some entries at a time, and removes what has
+//! expired.
 //!
 //! So keys that are never read again go away too, and their memory is used again.
 

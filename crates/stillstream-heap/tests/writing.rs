@@ -1,4 +1,5 @@
-//! How a snapshot reaches its store: few large writes, sections in order, and nothing left behind by a failure.
+//! How a snapshot reaches its store: few large writes, sections in order, and nothing left behind by a
+//! failure.
 
 use std::io::{self, Write};
 use std::sync::Arc;

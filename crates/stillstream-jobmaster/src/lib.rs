@@ -96,13 +96,14 @@ pub use checkpoint::statistics::{
     Slowest, SubtaskStatistics, explain,
 };
 pub use checkpoint::storage::{
-    DiscardId, DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
+    DiscardId, DiscardTarget, FoundRegister, References, RegisterOutcome, StorageAnswer, StorageCall,
+    WriteOutcome,
 };
 pub use job::engine::JobEngine;
 pub use job::exceptions::ExceptionEntry;
 pub use job::figures::Measured;
 pub use job::interface::{JobCommand, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
-pub use job::start::{StartDecision, decide_start};
+pub use job::start::{StartDecision, decide_start, way_back};
 pub use job::status::JobStatus;
 pub use message::{
     AckMetrics, Assignment, AttemptSpec, ChannelTime, Control, Enumerated, Report, RestoredState, TaskTime,

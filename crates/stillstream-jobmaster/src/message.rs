@@ -70,6 +70,9 @@ pub enum Control {
         at_ms: i64,
         /// The savepoint that it is; `None` for a checkpoint.
         savepoint: Option<SavepointTarget>,
+        /// A checkpoint that names no file of an earlier one, although others of the job do. Never said of a
+        /// savepoint, whose format tells its form.
+        full: bool,
         /// The last one of a job that stops: behind this barrier a subtask emits nothing, whatever its source
         /// or its timers have. It still commits. (The last one after [`Drain`](Self::Drain) does not say
         /// this: there nothing is left to emit.)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use stillstream_jobmaster::CheckpointReport;
 use stillstream_runtime::job::JobClient;
 use stillstream_storage::{Location, StorageError, dispose_of_savepoint};
-use stillstream_types::{Error, ErrorKind, Result, SavepointFormat};
+use stillstream_types::{CheckpointType, Error, ErrorKind, Result, SavepointFormat};
 
 use crate::jobs::Jobs;
 
@@ -22,8 +22,8 @@ fn location(report: CheckpointReport) -> Value {
     json!({ "location": report.path })
 }
 
-pub(crate) fn checkpoint(job: &JobClient) -> Result<Value> {
-    let report = job.trigger_checkpoint()?;
+pub(crate) fn checkpoint(job: &JobClient, kind: CheckpointType) -> Result<Value> {
+    let report = job.trigger_checkpoint_of_type(kind)?;
     Ok(json!({ "checkpointId": report.id.0, "stillstream-location": report.path }))
 }
 
@@ -50,20 +50,25 @@ pub(crate) fn dispose(jobs: &Jobs, path: &str) -> Result<Value> {
             ));
         }
     }
-    dispose_of_savepoint(path).map_err(StorageError::into_error)?;
+    // the jobs of a process reach their stores in one way, as a rule; one without a job is left with the environment
+    let options = jobs.all().first().map(|job| job.storage_options().clone()).unwrap_or_default();
+    dispose_of_savepoint(path, &options).map_err(StorageError::into_error)?;
     Ok(json!({}))
 }
 
 /// Whether two texts name the same directory.
 fn same_place(one: &str, other: &str) -> bool {
-    fn place(path: &str) -> PathBuf {
-        let plain = match Location::parse(path) {
-            Ok(Location::Local(path)) => path,
-            Err(_) => PathBuf::from(path),
+    fn place(path: &str) -> Location {
+        let place = match Location::parse(path) {
+            // what is not there any more has no links that could be followed
+            Ok(Location::Local(path)) => Location::Local(std::fs::canonicalize(&path).unwrap_or(path)),
+            Ok(remote) => remote,
+            Err(_) => Location::Local(PathBuf::from(path)),
         };
-        // what is not there any more has no links that could be followed
-        let plain = std::fs::canonicalize(&plain).unwrap_or(plain);
-        if plain.ends_with("_metadata") { plain.parent().map_or(plain.clone(), PathBuf::from) } else { plain }
+        match place.split() {
+            Some((above, name)) if name == "_metadata" => above,
+            _ => place,
+        }
     }
     place(one) == place(other)
 }
@@ -77,6 +82,9 @@ mod tests {
         for path in ["/s/savepoint-1", "/s/savepoint-1/", "file:///s/savepoint-1", "/s/savepoint-1/_metadata"]
         {
             assert!(same_place(path, "/s/savepoint-1"), "{path}");
+        }
+        for path in ["s3://b/s-1", "s3a://b/s-1/", "s3://b/s-1/_metadata"] {
+            assert!(same_place(path, "s3://b/s-1") && !same_place(path, "s3://b/s-2"), "{path}");
         }
         assert!(!same_place("/s/savepoint-1", "/s/savepoint-11"));
     }

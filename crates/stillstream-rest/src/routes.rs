@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use stillstream_runtime::clock::Clock;
 use stillstream_runtime::job::{EndHold, JobClient};
-use stillstream_types::{Error, SavepointFormat};
+use stillstream_types::{CheckpointType, Error, SavepointFormat};
 
 use crate::calls::{self, Wanted};
 use crate::guard::Guard;
@@ -252,21 +252,23 @@ async fn trigger_checkpoint(
     bytes: Result<Bytes, BytesRejection>,
 ) -> Answer {
     let (job, request) = (app.jobs.find(&id)?, body::<CheckpointRequest>(bytes)?);
-    match request.kind.as_deref() {
-        None | Some("CONFIGURED") => {}
-        Some(kind @ ("FULL" | "INCREMENTAL")) => {
-            return Err(Refusal::bad(format!(
-                "`checkpointType: {kind}` is not offered: checkpoints are as the job is configured (`CONFIGURED`; \
-                 execution.checkpointing.incremental)"
-            )));
-        }
-        Some(other) => {
-            return Err(Refusal::bad(format!(
-                "`checkpointType: {other}` is not known: `CONFIGURED` is expected"
-            )));
-        }
+    let kind = match request.kind {
+        None => CheckpointType::default(),
+        Some(text) => text.parse().map_err(|error| Refusal::bad(format!("`checkpointType`: {error}")))?,
+    };
+    if kind == CheckpointType::Incremental && !job.info().checkpoint.incremental {
+        return Err(Refusal::bad(format!(
+            "job `{}` takes no incremental checkpoints (execution.checkpointing.incremental is false): `CONFIGURED` and \
+             `FULL` ones can be had",
+            job.name()
+        )));
     }
-    app.begin(Group::Checkpoints, request.trigger, &job, "a checkpoint".into(), calls::checkpoint)
+    let wish = match kind {
+        CheckpointType::Configured => "a checkpoint",
+        CheckpointType::Full => "a full checkpoint",
+        CheckpointType::Incremental => "an incremental checkpoint",
+    };
+    app.begin(Group::Checkpoints, request.trigger, &job, wish.into(), move |job| calls::checkpoint(job, kind))
 }
 
 async fn checkpoint_status(
@@ -299,13 +301,15 @@ async fn trigger_savepoint(
     bytes: Result<Bytes, BytesRejection>,
 ) -> Answer {
     let (job, request) = (app.jobs.find(&id)?, body::<SavepointRequest>(bytes)?);
-    if request.cancel {
-        return Err(Refusal::bad(format!(
-            "`cancel-job` is not offered: output could be committed between the savepoint and the cancel, and appear twice \
-             after a start from the savepoint; `POST /jobs/{id}/stop` does both as one step"
-        )));
-    }
     let wanted = request.format.wanted(directory(request.directory)?);
+    if request.cancel {
+        // what would be committed between a savepoint and a cancel would appear twice after a start from the
+        // savepoint, so the two are one step
+        let wish = describe("a stop with a savepoint (`cancel-job`)", &wanted);
+        return app.begin(Group::Savepoints, request.trigger, &job, wish, move |job| {
+            calls::stop(job, &wanted, false)
+        });
+    }
     app.begin(Group::Savepoints, request.trigger, &job, describe("a savepoint", &wanted), move |job| {
         calls::savepoint(job, &wanted)
     })

@@ -159,12 +159,50 @@ impl RestoreCheck {
     /// Why not, as one text; `place` is where the snapshot lies.
     pub fn refusal(&self, place: &str) -> Option<String> {
         let what = format!("checkpoint {} ({place}) cannot be restored into this program", self.checkpoint);
-        match self.problems.as_slice() {
+        match folded(&self.problems).as_slice() {
             [] => None,
             [one] => Some(format!("{what}: {one}")),
             many => Some(format!("{what}, for {} reasons:\n  {}", many.len(), many.join("\n  "))),
         }
     }
+
+    /// The [problems](Self::problems) for people: a reason that many operators have is said once, with the
+    /// first of them.
+    pub fn folded_problems(&self) -> Vec<String> {
+        folded(&self.problems)
+    }
+}
+
+/// So many operators with one reason are said one by one; of more the first ones are named.
+const NAMED: usize = 3;
+
+/// Folds reasons that differ in the operator only, as of a parallelism that fits none of them.
+fn folded(problems: &[String]) -> Vec<String> {
+    // "operator `<name>` (<id>): <reason>"
+    fn parts(problem: &str) -> Option<(&str, &str)> {
+        let (operator, reason) = problem.strip_prefix("operator ")?.split_once("): ")?;
+        Some((operator, reason))
+    }
+    // by reason: the operators that have it
+    let mut same: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (operator, reason) in problems.iter().filter_map(|problem| parts(problem)) {
+        same.entry(reason).or_default().push(operator);
+    }
+    let mut said = BTreeSet::new();
+    let mut folded = Vec::new();
+    for problem in problems {
+        match parts(problem) {
+            Some((_, reason)) if same[reason].len() > NAMED => {
+                if said.insert(reason) {
+                    let named = same[reason].iter().take(NAMED).map(|operator| format!("{operator})"));
+                    let (named, more) = (named.collect::<Vec<_>>().join(", "), same[reason].len() - NAMED);
+                    folded.push(format!("each of the operators {named} and {more} more: {reason}"));
+                }
+            }
+            _ => folded.push(problem.clone()),
+        }
+    }
+    folded
 }
 
 /// Compares a snapshot with a program. Reads the headers of its files through `store`; blocks.
@@ -410,4 +448,29 @@ fn bytes_of(share: &OperatorSubtaskState) -> u64 {
     let operator =
         operator.map(|state| state.end.saturating_sub(state.offsets.first().copied().unwrap_or(state.end)));
     keyed.chain(incremental).chain(operator).fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_that_many_operators_have_is_said_once_with_the_first_of_them() {
+        let below = |n: u32| format!("operator `map {n}` (0{n}): its parallelism is 200: at most 128");
+        let gone = || "checkpoint 3 has state that no operator of the plan claims".to_string();
+        let many: Vec<String> = (1..=20).map(below).chain([gone()]).collect();
+        let said = folded(&many);
+        assert_eq!(
+            said,
+            [
+                "each of the operators `map 1` (01), `map 2` (02), `map 3` (03) and 17 more: its parallelism is 200: at most 128",
+                &gone(),
+            ]
+        );
+        // a few are said one by one, and so are those with another reason each
+        let few: Vec<String> = (1..=3).map(below).collect();
+        assert_eq!(folded(&few), few);
+        let others: Vec<String> = (0..9).map(|n| format!("operator `map` (01): state {n} is gone")).collect();
+        assert_eq!(folded(&others), others);
+    }
 }

@@ -134,6 +134,6 @@ impl fmt::Display for RestoreCheck {
             );
         }
         writeln!(f, "\nit cannot be restored; nothing was started or changed:")?;
-        self.problems.iter().try_for_each(|problem| writeln!(f, "  {problem}"))
+        self.folded_problems().iter().try_for_each(|problem| writeln!(f, "  {problem}"))
     }
 }

@@ -1,5 +1,6 @@
-//! Bytes that incremental checkpoints of RocksDB upload when one percent of the keys change between two of them, beside a full
-//! one: `cargo run --release -p stillstream-rocksdb --example one_percent [KEYS]` (default 10 000 000).
+//! Bytes that incremental checkpoints of RocksDB upload when one percent of the keys change between two of
+//! them, beside a full one: `cargo run --release -p stillstream-rocksdb --example one_percent [KEYS]`
+//! (default 10 000 000).
 
 #[path = "../tests/database/one_percent.rs"]
 mod one_percent;

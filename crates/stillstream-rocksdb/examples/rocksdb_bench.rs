@@ -1,7 +1,8 @@
 //! Measures the RocksDB backend against plain get and put:
 //! `cargo run --release -p stillstream-rocksdb --example rocksdb_bench -- [keys] [updates] [budget in MiB]`.
 //!
-//! `state[key] += 1` with uniform keys. Processor time is that of the whole process, RocksDB's own threads included.
+//! `state[key] += 1` with uniform keys. Processor time is that of the whole process, RocksDB's own threads
+//! included.
 
 use std::time::{Duration, Instant};
 

@@ -78,8 +78,8 @@ impl BackendFactory for RocksDbBackendFactory {
 
 /// Keyed state in RocksDB (Flink's `RocksDBKeyedStateBackend`): one database, one column family per state.
 ///
-/// Snapshots never hold up processing, whatever [`BackendOptions::asynchronous`] says: a database can be read as it was
-/// at one moment while it changes.
+/// Snapshots never hold up processing, whatever [`BackendOptions::asynchronous`] says: a database can be read
+/// as it was at one moment while it changes.
 ///
 /// ```
 /// use stillstream_rocksdb::{RocksDbKeyedStateBackend, RocksDbOptions};
@@ -164,7 +164,8 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         }
     }
 
-    /// The state under this name: registered before with the same types, or made now over what a snapshot left.
+    /// The state under this name: registered before with the same types, or made now over what a snapshot
+    /// left.
     fn register<S: RocksState + 'static>(
         &mut self,
         meta: StateMeta,
@@ -282,8 +283,8 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
         }
     }
 
-    /// Puts a state's files together into as few as possible, without what was overwritten or removed. RocksDB does that by
-    /// itself, file by file; after a large removal one may not want to wait. Blocks.
+    /// Puts a state's files together into as few as possible, without what was overwritten or removed.
+    /// RocksDB does that by itself, file by file; after a large removal one may not want to wait. Blocks.
     ///
     /// # Errors
     /// If entries that were in memory cannot be written.
@@ -294,6 +295,21 @@ impl<K: Key> RocksDbKeyedStateBackend<K> {
             known.family.compact();
         }
         Ok(())
+    }
+
+    /// The synchronous part of a checkpoint. A `full` one uploads all files anew.
+    fn freeze_files(&mut self, id: CheckpointId, full: bool) -> Result<FrozenCheckpoint, StateError> {
+        let header = self.header();
+        match &self.database {
+            Some(database) if self.options.incremental && !header.states.is_empty() => {
+                self.hand_over()?;
+                let range = self.options.range;
+                let checkpoint =
+                    NativeSnapshot::checkpoint(database, (id, full), &header, range, &self.uploads)?;
+                Ok(FrozenCheckpoint::own(move |store, name| checkpoint.write(store, name)))
+            }
+            _ => Ok(self.freeze()?.into()),
+        }
     }
 }
 
@@ -386,16 +402,11 @@ impl<K: Key> KeyedBackend for RocksDbKeyedStateBackend<K> {
     }
 
     fn freeze_checkpoint(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
-        let header = self.header();
-        match &self.database {
-            Some(database) if self.options.incremental && !header.states.is_empty() => {
-                self.hand_over()?;
-                let range = self.options.range;
-                let checkpoint = NativeSnapshot::checkpoint(database, id, &header, range, &self.uploads)?;
-                Ok(FrozenCheckpoint::own(move |store, name| checkpoint.write(store, name)))
-            }
-            _ => Ok(self.freeze()?.into()),
-        }
+        self.freeze_files(id, false)
+    }
+
+    fn freeze_full(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
+        self.freeze_files(id, true)
     }
 
     /// All files of the database, whether checkpoints are incremental or not.

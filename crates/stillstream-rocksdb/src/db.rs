@@ -130,8 +130,8 @@ impl Database {
             why: "the database has none of this name".into(),
             advice: "the snapshot that it was made from is incomplete: restore from another checkpoint",
         })?;
-        // SAFETY: only the lifetime changes. The handle points to the column family of `rocks` and must be gone before
-        // it: `Family` owns the database too, and its `Drop` lets go of the handle first.
+        // SAFETY: only the lifetime changes. The handle points to the column family of `rocks` and must be
+        // gone before it: `Family` owns the database too, and its `Drop` lets go of the handle first.
         let handle = unsafe {
             std::mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(handle)
         };
@@ -164,8 +164,8 @@ impl Database {
         }
     }
 
-    /// Writes the write buffers of all states to files, and waits for it, unless they are smaller than `least` bytes: then
-    /// it is another database that has to.
+    /// Writes the write buffers of all states to files, and waits for it, unless they are smaller than
+    /// `least` bytes: then it is another database that has to.
     #[cold]
     fn flush(&self, state: &str, least: usize) -> Result<(), StateError> {
         let names = self.rocks.cf_names();
@@ -187,8 +187,8 @@ impl Database {
     /// A view of all column families as they are now.
     pub fn snapshot(self: &Arc<Self>) -> Snapshot {
         let snapshot = self.rocks.snapshot();
-        // SAFETY: only the lifetime changes. The snapshot points to `rocks`, and `Snapshot` keeps that open until its
-        // `Drop` has let go of the snapshot.
+        // SAFETY: only the lifetime changes. The snapshot points to `rocks`, and `Snapshot` keeps that open
+        // until its `Drop` has let go of the snapshot.
         let snapshot = unsafe {
             std::mem::transmute::<SnapshotWithThreadMode<'_, Rocks>, SnapshotWithThreadMode<'static, Rocks>>(
                 snapshot,
@@ -344,8 +344,8 @@ impl Family {
         }
         let mut rows = self.database.rocks.raw_iterator_cf_opt(&*self.handle, read);
         rows.seek(from);
-        // SAFETY: only the lifetime changes. The iterator points into `rocks` and the column family; `Scan` keeps the
-        // database, which owns the family, open until its `Drop` has let go of the iterator.
+        // SAFETY: only the lifetime changes. The iterator points into `rocks` and the column family; `Scan`
+        // keeps the database, which owns the family, open until its `Drop` has let go of the iterator.
         let rows = unsafe {
             std::mem::transmute::<
                 DBRawIteratorWithThreadMode<'_, Rocks>,

@@ -148,7 +148,8 @@ impl<K: Key, V: Data> DirectTable<K, V> {
         Ok(value)
     }
 
-    /// Reads the keys of a whole batch at once, updates their values in the order of the records, and writes them at once.
+    /// Reads the keys of a whole batch at once, updates their values in the order of the records, and writes
+    /// them at once.
     pub fn update_batch<N: Data>(
         &self,
         namespace: N,

@@ -13,8 +13,8 @@ use crate::error::disk;
 const PREFIX: &str = "rocksdb-";
 const LOCK: &str = "IN-USE";
 
-/// A folder that belongs to one backend of this process and is deleted with it. It holds state, and nobody but the user that runs
-/// the job has to read it.
+/// A folder that belongs to one backend of this process and is deleted with it. It holds state, and nobody
+/// but the user that runs the job has to read it.
 #[derive(Debug)]
 pub(crate) struct WorkDir {
     path: PathBuf,
@@ -58,8 +58,8 @@ impl Drop for WorkDir {
     }
 }
 
-/// Deletes folders that no living process holds. A folder without a lock file is being made, or was left within that
-/// moment; it is empty and stays.
+/// Deletes folders that no living process holds. A folder without a lock file is being made, or was left
+/// within that moment; it is empty and stays.
 fn clear_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {

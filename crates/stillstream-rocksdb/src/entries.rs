@@ -23,13 +23,14 @@ use crate::tuning::Tuning;
 /// For the block cache: entries are read once.
 const MEMORY_BYTES: u64 = 32 << 20;
 
-/// Copies the files of a snapshot into a folder below `local_dir`, verifies them, and hands out each entry until `found` breaks off:
-/// states one after another, key groups ascending, a key's map as one entry. The snapshot is only read, so it may be one that a
-/// running job goes on with; the copy is deleted at the end. Blocks.
+/// Copies the files of a snapshot into a folder below `local_dir`, verifies them, and hands out each entry
+/// until `found` breaks off: states one after another, key groups ascending, a key's map as one entry. The
+/// snapshot is only read, so it may be one that a running job goes on with; the copy is deleted at the end.
+/// Blocks.
 ///
 /// # Errors
-/// If a file cannot be read, has another checksum than it was written with, or is not what RocksDB and the states' types say; and if
-/// the folder cannot be written.
+/// If a file cannot be read, has another checksum than it was written with, or is not what RocksDB and the
+/// states' types say; and if the folder cannot be written.
 pub fn for_each_entry(
     handle: &IncrementalHandle,
     store: &dyn SnapshotStore,

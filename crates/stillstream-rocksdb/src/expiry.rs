@@ -1,10 +1,11 @@
 //! The compaction filter: a compaction leaves out what has expired.
 //!
-//! It looks at whole values only. An item that was appended to a list is an operand of a merge until a compaction has put the
-//! list together; the next one then finds it in a value. What it leaves out becomes a deletion, so no older version comes back.
+//! It looks at whole values only. An item that was appended to a list is an operand of a merge until a
+//! compaction has put the list together; the next one then finds it in a value. What it leaves out becomes a
+//! deletion, so no older version comes back.
 //!
-//! Newer versions of an entry may lie in memory tables or in the hot entries in front of the database: they hide the one that
-//! the filter sees, whatever becomes of it.
+//! Newer versions of an entry may lie in memory tables or in the hot entries in front of the database: they
+//! hide the one that the filter sees, whatever becomes of it.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -26,8 +27,8 @@ use crate::options::RocksDbOptions;
 
 const NAME: &CStr = c"stillstream.ttl";
 
-/// Where the filters of a state find its rule. It is not known before the program registers the state, which a restored
-/// database has already.
+/// Where the filters of a state find its rule. It is not known before the program registers the state, which
+/// a restored database has already.
 type Slot = Arc<OnceLock<Arc<Rule>>>;
 
 /// The rules of a database's states.
@@ -142,9 +143,10 @@ impl CompactionFilter for Filter {
             }
             Ok(Sifted::Less(parts)) => {
                 self.removed += parts;
-                // SAFETY: RocksDB copies the bytes when this call returns (`rocksdb_compactionfilter_t::Filter` assigns them to a
-                // string of its own), and this filter writes to them in its next call only. No other caller is there: the type is
-                // private to this file.
+                // SAFETY: RocksDB copies the bytes when this call returns
+                // (`rocksdb_compactionfilter_t::Filter` assigns them to a string of its own), and this filter
+                // writes to them in its next call only. No other caller is there: the type is private to this
+                // file.
                 let rest = unsafe { std::mem::transmute::<&[u8], &'static [u8]>(&self.rest) };
                 CompactionDecision::Change(rest)
             }

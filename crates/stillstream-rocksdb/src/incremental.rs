@@ -1,15 +1,18 @@
-//! Snapshots as RocksDB's own files: incremental checkpoints, of which only new files are uploaded, and native savepoints.
+//! Snapshots as RocksDB's own files: incremental checkpoints, of which only new files are uploaded, and
+//! native savepoints.
 //!
-//! The synchronous part puts the checkpoint into the order of the writer, behind all entries that were changed before it. The
-//! asynchronous one waits for it (RocksDB writes its memory tables and makes hard links) and uploads: files of sorted
-//! entries never change, so one that the last *completed* checkpoint holds is named again; all others are uploaded, also
-//! those that a checkpoint holds which was given up or is still under way, since nobody keeps them. `MANIFEST`, `CURRENT`
-//! and `OPTIONS` say which files belong together and are uploaded each time.
+//! The synchronous part puts the checkpoint into the order of the writer, behind all entries that were
+//! changed before it. The asynchronous one waits for it (RocksDB writes its memory tables and makes hard
+//! links) and uploads: files of sorted entries never change, so one that the last *completed* checkpoint
+//! holds is named again; all others are uploaded, also those that a checkpoint holds which was given up or is
+//! still under way, since nobody keeps them. A full checkpoint uploads them all, and so do those after it until
+//! its outcome is known: completed, it takes the place of all before it, and their files go. `MANIFEST`,
+//! `CURRENT` and `OPTIONS` say which files belong together and are uploaded each time.
 //!
-//! A native savepoint has the same files and shares none of them: all are uploaded to the place of the savepoint, and no checkpoint
-//! learns of them. So a savepoint can be moved and deleted by itself.
+//! A native savepoint has the same files and shares none of them: all are uploaded to the place of the
+//! savepoint, and no checkpoint learns of them. So a savepoint can be moved and deleted by itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +44,8 @@ struct Known {
     completed: Option<CheckpointId>,
     /// Of checkpoints that were written and may become completed.
     written: BTreeMap<CheckpointId, Files>,
+    /// Full checkpoints whose outcome nobody told: once one is completed, nobody keeps what is confirmed here.
+    full: BTreeSet<CheckpointId>,
 }
 
 /// What earlier checkpoints of this backend hold; shared by the worker and the snapshot pool.
@@ -57,8 +62,15 @@ impl Uploads {
         self.lock().confirmed = Arc::new(files);
     }
 
-    pub fn confirmed(&self) -> Arc<Files> {
-        self.lock().confirmed.clone()
+    /// The files that checkpoint `id` may name again, none if it is to be `full`.
+    fn begin(&self, id: CheckpointId, full: bool) -> Arc<Files> {
+        let mut known = self.lock();
+        if !full && known.full.is_empty() {
+            return known.confirmed.clone();
+        }
+        // one that is taken meanwhile stands for itself like the full one before it
+        known.full.insert(id);
+        Arc::default()
     }
 
     fn written(&self, id: CheckpointId, files: Files) {
@@ -75,6 +87,7 @@ impl Uploads {
             return;
         }
         known.completed = Some(id);
+        known.full.retain(|full| *full > id);
         // a notice of the checkpoint that was restored is about files that are confirmed already
         if let Some(files) = known.written.remove(&id) {
             known.confirmed = Arc::new(files);
@@ -83,7 +96,9 @@ impl Uploads {
     }
 
     pub fn aborted(&self, id: CheckpointId) {
-        self.lock().written.remove(&id);
+        let mut known = self.lock();
+        known.written.remove(&id);
+        known.full.remove(&id);
     }
 }
 
@@ -99,7 +114,8 @@ impl Drop for Temporary {
 
 /// What the files are uploaded for.
 enum Purpose {
-    /// A checkpoint, which names the files again that a completed one holds, and whose files later ones may name.
+    /// A checkpoint, which names the files again that a completed one holds, and whose files later ones may
+    /// name.
     Checkpoint { id: CheckpointId, confirmed: Arc<Files>, uploads: Uploads },
     /// A savepoint, which has all its files for itself.
     Savepoint,
@@ -122,12 +138,13 @@ impl NativeSnapshot {
     /// The synchronous part of a checkpoint.
     pub fn checkpoint(
         database: &Arc<Database>,
-        id: CheckpointId,
+        (id, full): (CheckpointId, bool),
         header: &Header,
         range: KeyGroupRange,
         uploads: &Uploads,
     ) -> Result<Self, StateError> {
-        let purpose = Purpose::Checkpoint { id, confirmed: uploads.confirmed(), uploads: uploads.clone() };
+        let purpose =
+            Purpose::Checkpoint { id, confirmed: uploads.begin(id, full), uploads: uploads.clone() };
         Self::make(database, purpose, &format!("chk-{id}"), header, range)
     }
 

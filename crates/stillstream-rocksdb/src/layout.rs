@@ -7,13 +7,13 @@
 //! | value by namespace (windows) | key group, namespace, key |
 //! | timers | key group, time, lower 48 bits of the key's hash, key, namespace |
 //!
-//! The key group is big-endian: 1 byte up to 128 key groups, else 2. Every part is in its binary form ([`Data`]), and
-//! that form says where it ends: strings and lists begin with their length. So no part's form is the beginning of
-//! another value's form, a concatenation is read back in one way only, and all entries of one key are exactly those that
-//! begin with its bytes.
+//! The key group is big-endian: 1 byte up to 128 key groups, else 2. Every part is in its binary form
+//! ([`Data`]), and that form says where it ends: strings and lists begin with their length. So no part's form
+//! is the beginning of another value's form, a concatenation is read back in one way only, and all entries of
+//! one key are exactly those that begin with its bytes.
 //!
-//! Where a namespace is used, it comes before the key: windows fire a namespace as a whole, which is a range of each key
-//! group then, and not a scan of all windows' entries.
+//! Where a namespace is used, it comes before the key: windows fire a namespace as a whole, which is a range
+//! of each key group then, and not a scan of all windows' entries.
 
 use stillstream_data::DecodeError;
 use stillstream_data::{Data, Key};

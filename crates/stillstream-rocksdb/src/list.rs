@@ -1,7 +1,8 @@
 //! List state: one entry per key, to which the merge operator appends.
 //!
-//! An entry and an operand have the binary form of a list: a `u32` count, then the items. So adding is one blind write,
-//! whatever the length of the list, and the whole list is put together when it is read or compacted.
+//! An entry and an operand have the binary form of a list: a `u32` count, then the items. So adding is one
+//! blind write, whatever the length of the list, and the whole list is put together when it is read or
+//! compacted.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;

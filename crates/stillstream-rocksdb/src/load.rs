@@ -1,4 +1,5 @@
-//! Bulk loading: entries are sorted, written as files, and taken over by the database, which rewrites nothing.
+//! Bulk loading: entries are sorted, written as files, and taken over by the database, which rewrites
+//! nothing.
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -17,7 +18,8 @@ use crate::full::cut;
 use crate::layout::Layout;
 use crate::state::Migrate;
 
-/// Entries are sorted in memory up to so many bytes; then they become a file. 32 MiB, or what the budget has room for.
+/// Entries are sorted in memory up to so many bytes; then they become a file. 32 MiB, or what the budget has
+/// room for.
 const RUN_BYTES: usize = 32 << 20;
 
 fn run_bytes(database: &Database) -> usize {
@@ -247,8 +249,8 @@ impl<K: Key> FromCanonical<'_, K> {
     }
 }
 
-/// Rewrites all values of a state with the program's own schema. A time to live that was switched on or off is a matter of
-/// the column family's options: it is made anew.
+/// Rewrites all values of a state with the program's own schema. A time to live that was switched on or off
+/// is a matter of the column family's options: it is made anew.
 pub(crate) fn rewrite(
     family: Family,
     stored: &StateMeta,

@@ -1,7 +1,7 @@
 //! A copy of the last checkpoints on this machine's own disk, by hard links.
 //!
-//! It is a cache, and every file of it is checked against the checksum in the checkpoint that is restored before it is
-//! used: a copy that is damaged, of another checkpoint, or gone only costs a download.
+//! It is a cache, and every file of it is checked against the checksum in the checkpoint that is restored
+//! before it is used: a copy that is damaged, of another checkpoint, or gone only costs a download.
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -2,9 +2,9 @@
 //!
 //! A part of the budget is for hot entries as native values ([`Share`]); RocksDB has the rest.
 //!
-//! Its split is Flink's (`RocksDBMemoryControllerUtils`): write buffers are charged to the cache, and RocksDB may exceed
-//! their limit by half before it stalls, so the cache gets `(3 - ratio) / 3` of the budget and the manager
-//! `2 * ratio / 3`.
+//! Its split is Flink's (`RocksDBMemoryControllerUtils`): write buffers are charged to the cache, and RocksDB
+//! may exceed their limit by half before it stalls, so the cache gets `(3 - ratio) / 3` of the budget and the
+//! manager `2 * ratio / 3`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -64,8 +64,8 @@ impl SharedMemory {
         Self { cache, write_buffers, write_buffer_bytes, write_back_bytes, states: AtomicUsize::new(0) }
     }
 
-    /// Whether write buffers take all the room that the cache leaves them, so that somebody has to wait for a flush. RocksDB
-    /// itself starts to flush in the background before their limit, and waits for nothing.
+    /// Whether write buffers take all the room that the cache leaves them, so that somebody has to wait for a
+    /// flush. RocksDB itself starts to flush in the background before their limit, and waits for nothing.
     pub fn write_buffers_are_full(&self) -> bool {
         self.write_buffers.get_usage() > self.write_buffer_bytes + self.write_buffer_bytes / 2
     }
@@ -80,7 +80,8 @@ impl SharedMemory {
         self.write_back_bytes
     }
 
-    /// The largest arena block of a write buffer: with larger ones the manager would flush all the time (Flink's check).
+    /// The largest arena block of a write buffer: with larger ones the manager would flush all the time
+    /// (Flink's check).
     pub fn arena_block_bytes(&self, write_buffer_bytes: usize) -> usize {
         let default = (write_buffer_bytes / 8).min(1 << 20);
         default.min(self.write_buffer_bytes * 7 / 8 / 16).max(4096)

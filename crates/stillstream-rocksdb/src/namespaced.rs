@@ -1,7 +1,7 @@
 //! State with a namespace: each namespace is a range of keys in each key group.
 //!
-//! Which key groups hold keys of a namespace is known in memory. So whoever walks, counts or removes a namespace looks at those
-//! alone: it costs by entries, whatever the number of key groups.
+//! Which key groups hold keys of a namespace is known in memory. So whoever walks, counts or removes a
+//! namespace looks at those alone: it costs by entries, whatever the number of key groups.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ use crate::group_set::GroupSet;
 use crate::layout::{Layout, after};
 use crate::state::{RocksState, decode, unreadable};
 
-/// So many entries of a key group are removed one by one before the rest is removed as a range: every range deletion costs
-/// later reads, so small namespaces leave none behind.
+/// So many entries of a key group are removed one by one before the rest is removed as a range: every range
+/// deletion costs later reads, so small namespaces leave none behind.
 const ONE_BY_ONE: usize = 128;
 
 /// One state by namespace and key.

@@ -32,8 +32,8 @@ impl Compression {
 /// How much memory RocksDB may use.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MemoryBudget {
-    /// Bytes for hot entries, block cache and write buffers of all databases of the process; `None`: each state has its
-    /// own, and nothing bounds their sum (`state.backend.rocksdb.memory.managed: false`).
+    /// Bytes for hot entries, block cache and write buffers of all databases of the process; `None`: each
+    /// state has its own, and nothing bounds their sum (`state.backend.rocksdb.memory.managed: false`).
     pub total_bytes: Option<u64>,
     /// The share of it for hot entries as native values, in front of RocksDB; the rest is RocksDB's.
     pub write_back_ratio: f64,
@@ -88,8 +88,8 @@ pub struct RocksDbOptions {
     pub metadata_block_bytes: Option<u64>,
     /// Size of the block cache of one column family in bytes, where memory is not managed.
     pub block_cache_bytes: Option<u64>,
-    /// Whether new files get a bloom filter; `None`: those above the last level do, which holds nearly all keys and would need
-    /// the largest ones.
+    /// Whether new files get a bloom filter; `None`: those above the last level do, which holds nearly all
+    /// keys and would need the largest ones.
     pub bloom_filter: Option<bool>,
     /// Its bits per key.
     pub bloom_bits_per_key: Option<f64>,
@@ -243,7 +243,8 @@ impl RocksDbOptions {
             log_dir: config.get(o::ROCKSDB_LOG_DIR).map(PathBuf::from),
             log_files: natural(config.get(o::ROCKSDB_LOG_FILES)),
             log_file_bytes: config.get(o::ROCKSDB_LOG_FILE_SIZE).bytes(),
-            // a negative number is a common pool in Flink; here an operator's transfers are bounded in any case
+            // a negative number is a common pool in Flink; here an operator's transfers are bounded in any
+            // case
             transfer_threads: match config.get(o::ROCKSDB_TRANSFER_THREADS) {
                 ..=0 => 4,
                 threads => natural(threads),
@@ -264,8 +265,8 @@ impl RocksDbOptions {
         })
     }
 
-    /// The same for one subtask: local copies get a folder of their own below the one that is set, by job, operator and
-    /// subtask, and the backend a number that no other one of the job has.
+    /// The same for one subtask: local copies get a folder of their own below the one that is set, by job,
+    /// operator and subtask, and the backend a number that no other one of the job has.
     pub fn for_subtask(&self, instance: u64, folders: &[&str]) -> Self {
         let local_recovery = self.local_recovery.as_ref().map(|local| LocalRecovery {
             dir: folders.iter().fold(local.dir.clone(), |dir, folder| dir.join(folder)),

@@ -1,8 +1,8 @@
 //! Restoring an incremental checkpoint, at the same or another parallelism.
 //!
-//! The handle whose key groups overlap most with one's own becomes the database as it is: its files are opened and
-//! nothing is rewritten. Key groups that are not one's own are cut off by range deletions, and what the other handles
-//! hold of one's own key groups is written to files, sorted as it is, and taken over.
+//! The handle whose key groups overlap most with one's own becomes the database as it is: its files are
+//! opened and nothing is rewritten. Key groups that are not one's own are cut off by range deletions, and
+//! what the other handles hold of one's own key groups is written to files, sorted as it is, and taken over.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ pub(crate) struct Fetched {
     files: Files,
 }
 
-/// Brings all handles' files here: from a local copy where it is the same, else from the storage. `check` looks at what each of
-/// them holds first.
+/// Brings all handles' files here: from a local copy where it is the same, else from the storage. `check`
+/// looks at what each of them holds first.
 pub(crate) fn fetch(
     handles: &[IncrementalHandle],
     dir: &WorkDir,
@@ -51,7 +51,8 @@ pub(crate) fn fetch(
             check_name(&file.name, path_of(&file.stream))?;
             wanted.push((file, folder.clone()));
         }
-        // files of another job, or of a snapshot that a person owns, must not be named by this job's checkpoints
+        // files of another job, or of a snapshot that a person owns, must not be named by this job's
+        // checkpoints
         let files = if store.owns_shared() { nameable(&handle.files) } else { Files::default() };
         fetched.push(Fetched { header, range: handle.range, folder, files });
     }
@@ -102,7 +103,8 @@ pub(crate) fn take_base(fetched: &mut Vec<Fetched>, range: KeyGroupRange, thresh
     (overlap > 0.0 && overlap >= threshold).then(|| fetched.swap_remove(best))
 }
 
-/// Opens a base and cuts off the key groups that are not of `range`. Also gives the files that may be named again.
+/// Opens a base and cuts off the key groups that are not of `range`. Also gives the files that may be named
+/// again.
 pub(crate) fn open_base(
     base: &Fetched,
     dir: Arc<WorkDir>,

@@ -74,8 +74,8 @@ pub(crate) trait RocksState {
     }
 }
 
-/// Writes a stored value anew in the program's own form, from the schema that it was stored with. Each kind hands out the
-/// parts of an entry that have a schema of their own: a map's values, the others' whole value.
+/// Writes a stored value anew in the program's own form, from the schema that it was stored with. Each kind
+/// hands out the parts of an entry that have a schema of their own: a map's values, the others' whole value.
 pub(crate) type Migrate = fn(&Schema, &[u8]) -> Result<Vec<u8>, DecodeError>;
 
 /// The [`Migrate`] of a type.

@@ -1,8 +1,9 @@
 //! Timers: ordered in the database by key group and time, the next few of each key group in memory too.
 //!
-//! Of each key group a *head* is held: its first timers, without a gap. So what is due is found in memory, a timer that
-//! lies before the end of its head is known to be there or not without a read, and the database is only read when a head
-//! runs out. Reading goes on behind the last timer that was in the head: what was removed before it is not passed again.
+//! Of each key group a *head* is held: its first timers, without a gap. So what is due is found in memory, a
+//! timer that lies before the end of its head is known to be there or not without a read, and the database is
+//! only read when a head runs out. Reading goes on behind the last timer that was in the head: what was
+//! removed before it is not passed again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -122,8 +122,8 @@ impl Tuning {
             options.set_arena_block_size(memory.arena_block_bytes(write_buffer_bytes));
         }
         if given.bloom_filter.is_none() && !self.high_mem() {
-            // the last level holds nearly all keys, and most keys that are asked for are there: only what lies above it has
-            // filters, which take little memory and spare a block of each file
+            // the last level holds nearly all keys, and most keys that are asked for are there: only what
+            // lies above it has filters, which take little memory and spare a block of each file
             options.set_optimize_filters_for_hits(true);
         }
         options.set_merge_operator("stillstream.append", append, append_some);

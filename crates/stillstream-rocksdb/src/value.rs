@@ -112,7 +112,8 @@ impl<K: Key, V: Data> RocksTable<K, V> {
         (self.share.bytes() / entry).max(3 * SAMPLE)
     }
 
-    /// How many may be in the young generation: with two thirds for older ones, all of them keep to the share.
+    /// How many may be in the young generation: with two thirds for older ones, all of them keep to the
+    /// share.
     fn most_young(&self) -> usize {
         self.most() / 3
     }
@@ -140,7 +141,8 @@ impl<K: Key, V: Data> RocksTable<K, V> {
         self.owned.set(total / count.max(1));
     }
 
-    /// Makes room, if need be: the young generation is written, the oldest ones go. Waits only if writing does not keep up.
+    /// Makes room, if need be: the young generation is written, the oldest ones go. Waits only if writing
+    /// does not keep up.
     #[inline]
     fn make_room(&self, cache: &mut Cache<K, V>) -> Result<(), StateError> {
         match cache.young_len() >= self.limit.get() {
@@ -248,7 +250,8 @@ impl<K: Key, V: Data> RocksTable<K, V> {
         Ok(f(value))
     }
 
-    /// Updates the values of a batch in the order of the records. Those that are not in memory are read at once.
+    /// Updates the values of a batch in the order of the records. Those that are not in memory are read at
+    /// once.
     pub fn update_batch(
         &self,
         hashes: &[KeyHash],

@@ -1,12 +1,14 @@
 //! [`WriteBack`]: the hot entries of a state that lies on disk, as native values in memory.
 //!
-//! Entries live in generations. The *young* one takes every read and write; when it is full, or when a barrier passes, it
-//! becomes *frozen*: nothing in it changes any more, so it can be written to the database on another thread while the
-//! worker goes on, without a copy and whatever its size. An entry that is needed again is copied to the young generation.
-//! A frozen generation that is written is a clean cache until room is needed: then the oldest ones go.
+//! Entries live in generations. The *young* one takes every read and write; when it is full, or when a
+//! barrier passes, it becomes *frozen*: nothing in it changes any more, so it can be written to the database
+//! on another thread while the worker goes on, without a copy and whatever its size. An entry that is needed
+//! again is copied to the young generation. A frozen generation that is written is a clean cache until room
+//! is needed: then the oldest ones go.
 //!
-//! What is in a newer generation hides what is in an older one, and all of them hide the database. So it does not matter
-//! when a generation is written, as long as generations are written in the order in which they were frozen.
+//! What is in a newer generation hides what is in an older one, and all of them hide the database. So it does
+//! not matter when a generation is written, as long as generations are written in the order in which they
+//! were frozen.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +35,8 @@ pub(crate) struct Generation<N, K, V> {
     slots: HashTable<Slot<N, K, V>>,
 }
 
-/// The table takes its bucket from the lower bits and its tag from the upper ones; a key hash has its group there.
+/// The table takes its bucket from the lower bits and its tag from the upper ones; a key hash has its group
+/// there.
 #[inline(always)]
 fn spread(hash: KeyHash) -> u64 {
     hash.bits() | (hash.bits() >> 32) << 48
@@ -127,8 +130,8 @@ impl<N: Eq + Clone, K: Eq + Clone, V: Clone> WriteBack<N, K, V> {
         self.frozen.iter().rev().find_map(|frozen| frozen.entries.get(hash, namespace, key))
     }
 
-    /// The value of an entry in the young generation, to be looked at: brought there from an older one, or by `load` from
-    /// the database.
+    /// The value of an entry in the young generation, to be looked at: brought there from an older one, or by
+    /// `load` from the database.
     #[inline]
     pub fn look<E>(
         &mut self,
@@ -193,7 +196,8 @@ impl<N: Eq + Clone, K: Eq + Clone, V: Clone> WriteBack<N, K, V> {
         }
     }
 
-    /// Freezes the young generation. What is given back must be written, after all that were given back before.
+    /// Freezes the young generation. What is given back must be written, after all that were given back
+    /// before.
     pub fn freeze(&mut self) -> Option<Arc<Frozen<N, K, V>>> {
         if self.young.len() == 0 {
             return None;
@@ -207,8 +211,8 @@ impl<N: Eq + Clone, K: Eq + Clone, V: Clone> WriteBack<N, K, V> {
         dirty.then_some(frozen)
     }
 
-    /// Lets go of the oldest generations that are written, until at most `most` entries are left. Says whether that was
-    /// possible; if not, an older one has to be written first.
+    /// Lets go of the oldest generations that are written, until at most `most` entries are left. Says
+    /// whether that was possible; if not, an older one has to be written first.
     pub fn shrink(&mut self, most: usize) -> bool {
         let mut len = self.len();
         while len > most {

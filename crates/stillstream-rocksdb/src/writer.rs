@@ -1,11 +1,11 @@
 //! The thread that writes a backend's entries to its database, in the order in which they were given to it.
 //!
-//! A barrier's checkpoint of the database is one more job in that order: it holds what was given before it, and nothing
-//! that came after. So the worker goes on at once. What it writes past this thread has to wait for the checkpoint
-//! ([`Writer::wait_for_barriers`]).
+//! A barrier's checkpoint of the database is one more job in that order: it holds what was given before it,
+//! and nothing that came after. So the worker goes on at once. What it writes past this thread has to wait
+//! for the checkpoint ([`Writer::wait_for_barriers`]).
 //!
-//! When the disk is full, entries wait in memory and are tried again; checkpoints fail meanwhile, and the worker goes on as
-//! long as it finds room in memory. After any other failure nothing is written any more.
+//! When the disk is full, entries wait in memory and are tried again; checkpoints fail meanwhile, and the
+//! worker goes on as long as it finds room in memory. After any other failure nothing is written any more.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -154,7 +154,8 @@ impl Thread {
     }
 }
 
-/// Runs a job that encodes users' values: a panic there is a failure like another, and nobody waits for a thread that is gone.
+/// Runs a job that encodes users' values: a panic there is a failure like another, and nobody waits for a
+/// thread that is gone.
 fn caught(job: &mut Entries) -> Result<(), StateError> {
     catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<&str>().map(ToString::to_string);
@@ -209,8 +210,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds a job whose result somebody waits for, and which the worker's own writes must not overtake. It fails if entries
-    /// before it are not written.
+    /// Adds a job whose result somebody waits for, and which the worker's own writes must not overtake. It
+    /// fails if entries before it are not written.
     pub fn barrier<R: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<R, StateError> + Send + 'static,

@@ -16,6 +16,7 @@
 //! | `operator` | what an operator is to the runtime: batches, event time between their records, a snapshot at each barrier |
 //! | `flow` | what workers tell one another: credits, and how far groups of sources are |
 //! | [`backends`] | the state backends that a job can choose from |
+//! | [`requests`] | futures that an operator waits for without blocking |
 //! | [`metrics`], [`waker`], `panics` | figures, waking an operator from another thread, panics of users' functions as errors |
 //! | [`clock`], `catch` | processing time, panics of the runtime's own threads |
 
@@ -33,6 +34,7 @@ pub mod metrics;
 mod operator;
 mod panics;
 pub mod plan;
+pub mod requests;
 pub mod waker;
 
 pub use dataflow::exchange;

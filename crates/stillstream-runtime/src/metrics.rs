@@ -1,13 +1,19 @@
 //! Figures of a running job, counted once a batch.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Counts by name, for rare events: late records, skipped rows, expired entries.
+/// Counts by name, over all subtasks of a process (late records, skipped rows, expired entries, and what users
+/// count), and numbers that go up and down (how far a source is behind).
 #[derive(Debug, Default)]
-pub struct Counters(Mutex<BTreeMap<String, u64>>);
+pub struct Counters {
+    counts: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+    /// Those of this process, and by its number those of each worker process.
+    gauges: Mutex<BTreeMap<(Option<usize>, String), u64>>,
+}
 
 impl Counters {
     /// Adds to the count of `name`.
@@ -15,18 +21,56 @@ impl Counters {
         if n == 0 {
             return;
         }
-        let mut counts = self.0.lock();
-        match counts.get_mut(name) {
-            Some(count) => *count += n,
+        let counts = self.counts.lock();
+        match counts.get(name) {
+            Some(count) => _ = count.fetch_add(n, Ordering::Relaxed),
             None => {
-                counts.insert(name.to_string(), n);
+                drop(counts);
+                self.handle(name).fetch_add(n, Ordering::Relaxed);
             }
         }
     }
 
-    /// All counts.
+    /// Sets a number that goes up and down. In the figures of the job it is the sum over its processes, so only
+    /// one subtask at a time should set it to something else than 0.
+    pub fn set(&self, name: &str, n: u64) {
+        self.gauges.lock().insert((None, name.to_string()), n);
+    }
+
+    /// The count of `name`, for those that count often.
+    pub fn handle(&self, name: &str) -> Arc<AtomicU64> {
+        self.counts.lock().entry(name.to_string()).or_default().clone()
+    }
+
+    /// All counts of what has happened at all, and all numbers.
     pub fn all(&self) -> BTreeMap<String, u64> {
-        self.0.lock().clone()
+        let mut all = self.counts();
+        for ((_, name), n) in &*self.gauges.lock() {
+            let sum = all.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*n);
+        }
+        all
+    }
+
+    /// What only grows.
+    pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
+        let counts = self.counts.lock();
+        let counted = counts.iter().map(|(name, count)| (name.clone(), count.load(Ordering::Relaxed)));
+        counted.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// What goes up and down in this process.
+    pub(crate) fn gauges(&self) -> BTreeMap<String, u64> {
+        let gauges = self.gauges.lock();
+        let own = gauges.iter().filter(|((process, _), _)| process.is_none());
+        own.map(|((_, name), n)| (name.clone(), *n)).collect()
+    }
+
+    /// Takes over what goes up and down in a worker process; nothing of it is left of one that is gone.
+    pub(crate) fn learn(&self, process: usize, of_process: BTreeMap<String, u64>) {
+        let mut gauges = self.gauges.lock();
+        gauges.retain(|(owner, _), _| *owner != Some(process));
+        gauges.extend(of_process.into_iter().map(|(name, n)| ((Some(process), name), n)));
     }
 }
 
@@ -119,6 +163,22 @@ impl WorkerMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_goes_up_and_down_is_the_sum_over_the_processes_that_are_there() {
+        let (job, there) = (Counters::default(), Counters::default());
+        there.set("lag.in-0", 7);
+        there.add("late", 1);
+        assert_eq!((there.gauges().len(), there.counts().len(), there.all().len()), (1, 1, 2));
+        job.learn(1, there.gauges());
+        job.set("lag.in-0", 2);
+        assert_eq!(job.all()["lag.in-0"], 9);
+        there.set("lag.in-0", 0);
+        job.learn(1, there.gauges());
+        assert_eq!(job.all()["lag.in-0"], 2);
+        job.learn(1, BTreeMap::new());
+        assert_eq!((job.all()["lag.in-0"], job.gauges().len()), (2, 1));
+    }
 
     #[test]
     fn what_workers_counted_elsewhere_is_added_up_here() {

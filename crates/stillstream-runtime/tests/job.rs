@@ -129,6 +129,8 @@ fn node(name: &str, body: NodeBody, input: Option<Exchange>) -> Node {
         max_parallelism: None,
         stateful: true,
         chaining: true,
+        starts_chain: false,
+        buffer_timeout: None,
         with_source: false,
         event_time: stillstream_runtime::plan::EventTimeRole::Passes,
         body,

@@ -181,7 +181,7 @@ pub enum StateError {
     /// A snapshot in the own form of another backend.
     #[error(
         "the snapshot `{path}` has the form of the {written} backend and cannot be read by the {wanted} backend: go on \
-         with the {written} backend and take a savepoint in canonical form, or one full checkpoint, to change over"
+         with the {written} backend and take a savepoint in canonical form to change over"
     )]
     OtherBackend {
         /// Where it lies.
@@ -202,13 +202,15 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// A failed read of a snapshot. A stream that is missing, too short, or
+    /// A failed read of a snapshot. A stream that is missing, no file, too short, or
     /// whose checksum the store found wrong, stays so: trying again cannot help.
     pub fn reading(path: &str, source: std::io::Error) -> Self {
         match source.kind() {
             std::io::ErrorKind::InvalidData
             | std::io::ErrorKind::UnexpectedEof
-            | std::io::ErrorKind::NotFound => {
+            | std::io::ErrorKind::NotFound
+            | std::io::ErrorKind::IsADirectory
+            | std::io::ErrorKind::NotADirectory => {
                 Self::Malformed { path: path.into(), part: "its content".into(), why: source.to_string() }
             }
             _ => Self::Io { what: format!("reading the snapshot `{path}`"), source },

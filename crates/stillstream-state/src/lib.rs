@@ -45,7 +45,9 @@ pub use operator::{
     RestoredOperatorState,
 };
 pub use snapshot::{FrozenKeyedState, RestoredKeyedState};
+#[doc(hidden)]
+pub use stillstream_data::Around;
 #[cfg(feature = "serde-adapter")]
 pub use stillstream_data::Serde;
-pub use stillstream_data::{Compatibility, Data, DecodeError, Field, Key, KeyHasher, Schema};
+pub use stillstream_data::{Compatibility, Data, DecodeError, Field, Key, KeyHasher, Schema, Variant};
 pub use ttl::{ExpiredEntries, StateClock, StateTtlConfig, TtlUpdateType, TtlVisibility, WithTtl};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use stillstream_types::StreamHandle;
 use stillstream_types::streams::{SnapshotStore, SnapshotStream};
 
-/// Gives each stream back as an inline handle: the snapshot goes to the JobManager inside the acknowledgement.
+/// Gives each stream back as an inline handle: the snapshot goes to the JobManager inside the
+/// acknowledgement.
 ///
 /// ```
 /// use std::io::Write;

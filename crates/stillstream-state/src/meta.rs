@@ -14,8 +14,8 @@ pub struct StateMeta {
     pub kind: StateKind,
     /// The type of its namespaces; `unit` where it has none.
     pub namespace: Schema,
-    /// The type of one key's value: `list<..>` for list state, `map<..>` for map state, the accumulator for aggregating
-    /// state, `unit` for timers.
+    /// The type of one key's value: `list<..>` for list state, `map<..>` for map state, the accumulator for
+    /// aggregating state, `unit` for timers.
     pub value: Schema,
 }
 

@@ -1,4 +1,5 @@
-//! Operator state: lists, union lists and broadcast maps through snapshots, as the restore planner deals them out.
+//! Operator state: lists, union lists and broadcast maps through snapshots, as the restore planner deals them
+//! out.
 
 use stillstream_state::{Data, MemorySnapshotStore, OperatorStateBackend, StateError};
 use stillstream_types::{

@@ -11,14 +11,13 @@ use tokio::runtime::Handle;
 use crate::error::StorageError;
 use crate::identity;
 use crate::lease::Lease;
-use crate::local::LocalStore;
 use crate::location::Location;
 use crate::metadata::{Anchor, METADATA_FILE, decode, encode};
 use crate::options::StorageOptions;
 use crate::register::{Loaded, NumberedRegister, Register, TaggedRegister};
 use crate::salvage::salvage;
 use crate::snapshot::{Streams, SubtaskSnapshots};
-use crate::store::{BlobStore, CasSupport, Created, Deleted, join};
+use crate::store::{BlobStore, CasSupport, Created, Deleted, Replaced, Tag, join};
 use crate::verify::{VerifyMode, verify};
 
 /// A checkpoint directory (`execution.checkpointing.dir`), which many jobs may share.
@@ -30,7 +29,8 @@ pub struct CheckpointStorage {
 }
 
 impl CheckpointStorage {
-    /// The directory at a path or URI. Nothing is read or written yet; see [`probe_writable`](Self::probe_writable).
+    /// The directory at a path or URI. Nothing is read or written yet; see
+    /// [`probe_writable`](Self::probe_writable).
     ///
     /// ```
     /// use stillstream_storage::{CheckpointStorage, StorageOptions};
@@ -55,13 +55,14 @@ impl CheckpointStorage {
     /// ```
     ///
     /// # Errors
-    /// See [`Location::parse`].
+    /// See [`Location::parse`] and [`Location::open`].
     pub fn open(uri: &str, options: StorageOptions, handle: Handle) -> Result<Self, StorageError> {
-        let Location::Local(path) = Location::parse(uri)?;
-        Ok(Self::with_store(Arc::new(LocalStore::new(path, &options)), options, handle))
+        let store = Location::parse(uri)?.open(&options)?;
+        Ok(Self::with_store(store, options, handle))
     }
 
-    /// A directory in a store of your own: an [`ObjectBlobStore`](crate::ObjectBlobStore), or one that fails on purpose.
+    /// A directory in a store of your own: an [`ObjectBlobStore`](crate::ObjectBlobStore), or one that fails
+    /// on purpose.
     pub fn with_store(store: Arc<dyn BlobStore>, options: StorageOptions, handle: Handle) -> Self {
         Self { store, options, handle }
     }
@@ -74,16 +75,20 @@ impl CheckpointStorage {
         JobStorage { job, streams, register, options, handle }
     }
 
-    /// Writes, reads and deletes a small file, so that a directory that cannot be used is found before the job starts.
+    /// Writes, reads and deletes a small file, so that a directory that cannot be used is found before the job starts. A store
+    /// that replaces objects on condition of their tag must show that it does.
     ///
     /// # Errors
-    /// [`StorageError::NotWritable`] with path and reason.
+    /// [`StorageError::NotWritable`] with path and reason; [`StorageError::NoCompareAndSet`] where no register can live.
     pub fn probe_writable(&self) -> Result<(), StorageError> {
         let key = format!("probe-{:016x}", self.options.process_tag);
         let path = self.store.display("");
-        let refused = |reason: String| StorageError::NotWritable { path: path.clone(), reason };
-        let content = key.as_bytes();
-        self.probe(&key, content).map_err(|error| refused(error.to_string()))
+        self.probe(&key, key.as_bytes()).map_err(|error| match error {
+            StorageError::NoCompareAndSet { .. } => error,
+            // that it may have been written after all is no news of a file that is to be deleted
+            StorageError::Indeterminate { reason, .. } => StorageError::NotWritable { path, reason },
+            error => StorageError::NotWritable { path, reason: error.to_string() },
+        })
     }
 
     fn probe(&self, key: &str, content: &[u8]) -> Result<(), StorageError> {
@@ -96,9 +101,35 @@ impl CheckpointStorage {
             let shown = |bytes: &[u8]| bytes.escape_ascii().to_string();
             return Err(StorageError::corrupt(self.store.display(key), what, shown(content), shown(&found)));
         }
+        if self.store.cas_support() == CasSupport::Tags {
+            self.probe_conditions(key, content)?;
+        }
         match self.store.delete(key)? {
             Deleted::Yes => Ok(()),
             Deleted::NotFound => Err(StorageError::NotFound { path: self.store.display(key) }),
+        }
+    }
+
+    /// A store that takes no notice of a condition would let two processes run one job.
+    fn probe_conditions(&self, key: &str, content: &[u8]) -> Result<(), StorageError> {
+        let missing = |found: &str| {
+            let _ = self.store.delete(key);
+            Err(StorageError::NoCompareAndSet { location: self.store.display(""), found: found.into() })
+        };
+        let unsupported = |error: &StorageError| matches!(error, StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::Unsupported);
+        match self.store.put_new(key, content) {
+            Ok(Created::Exists) => {}
+            Ok(Created::New(_)) => {
+                return missing("its store creates an object again that exists (`If-None-Match`)");
+            }
+            Err(error) if unsupported(&error) => return missing("its store has no conditional writes"),
+            Err(error) => return Err(error),
+        }
+        let other =
+            Tag { e_tag: Some("\"00000000000000000000000000000000\"".into()), version: Some("1".into()) };
+        match self.store.put_if(key, content, &other)? {
+            Replaced::Mismatch => Ok(()),
+            Replaced::New(_) => missing("its store replaces an object whose tag is another one (`If-Match`)"),
         }
     }
 
@@ -121,7 +152,8 @@ pub struct JobStorage {
 /// Counts the writers of this process.
 static NEXT_WRITER: AtomicU64 = AtomicU64::new(1);
 
-fn register(streams: &Streams, writer: u64, handle: &Handle) -> Arc<dyn Register> {
+/// The register in the directory at the anchor, in the form that suits the store.
+pub(crate) fn register(streams: &Streams, writer: u64, handle: &Handle) -> Arc<dyn Register> {
     let (store, dir) = (streams.store.clone(), streams.anchor.as_str());
     match store.cas_support() {
         CasSupport::CreateNew => Arc::new(NumberedRegister::new(store, dir, writer, handle.clone())),
@@ -140,8 +172,9 @@ impl JobStorage {
         self.store().display(&self.streams.anchor)
     }
 
-    /// Works in this very directory from now on: where it is moved away or deleted, and another one takes its place, writes and
-    /// deletions fail. A [claim](Self::claim) does the same; this is for processes that write state under the claim of another.
+    /// Works in this very directory from now on: where it is moved away or deleted, and another one takes its
+    /// place, writes and deletions fail. A [claim](Self::claim) does the same; this is for processes that
+    /// write state under the claim of another.
     ///
     /// # Errors
     /// [`StorageError::RegisterMissing`] if nobody has claimed it there.
@@ -167,8 +200,8 @@ impl JobStorage {
         key.strip_prefix(self.streams.anchor.as_str())?.strip_prefix('/')
     }
 
-    /// Where one subtask writes its state for one checkpoint. `subtask` is a label for people and must differ between the
-    /// subtasks of a job, as in `3-0` for subtask 0 of task 3.
+    /// Where one subtask writes its state for one checkpoint. `subtask` is a label for people and must differ
+    /// between the subtasks of a job, as in `3-0` for subtask 0 of task 3.
     pub fn snapshot_store(&self, checkpoint: CheckpointId, subtask: &str) -> SubtaskSnapshots {
         SubtaskSnapshots::new(self.streams.clone(), Some(checkpoint), subtask, &self.options)
     }
@@ -178,11 +211,12 @@ impl JobStorage {
         Arc::new(self.streams.clone())
     }
 
-    /// Writes `chk-<n>/_metadata`, atomically. Call it when everything that the metadata names is durable. Writing the same
-    /// content again is fine, so an indeterminate failure may be tried again.
+    /// Writes `chk-<n>/_metadata`, atomically. Call it when everything that the metadata names is durable.
+    /// Writing the same content again is fine, so an indeterminate failure may be tried again.
     ///
     /// # Errors
-    /// [`StorageError::AlreadyExists`] when another content is there: some other process used this checkpoint's number.
+    /// [`StorageError::AlreadyExists`] when another content is there: some other process used this
+    /// checkpoint's number.
     pub fn write_metadata(&self, metadata: &CheckpointMetadata) -> Result<CompletedRef, StorageError> {
         let path = checkpoint_paths::checkpoint(metadata.id);
         let key = self.key(&join(&path, METADATA_FILE));
@@ -191,7 +225,8 @@ impl JobStorage {
         if self.store().put_new(&key, &bytes)? == Created::Exists && self.store().get(&key)?.0 != bytes {
             return Err(StorageError::AlreadyExists { path: self.store().display(&key) });
         }
-        // what exists may be the result of a try whose folder could not be synced, in a folder that another process made
+        // what exists may be the result of a try whose folder could not be synced, in a folder that another
+        // process made
         self.store().sync_folder(&self.key(&path))?;
         self.store().sync_folder(&self.streams.anchor)?;
         crash_point("after-metadata").map_err(|crash| self.crashed(&key, crash))?;
@@ -203,8 +238,9 @@ impl JobStorage {
         StorageError::Indeterminate { operation: "create", path, reason }
     }
 
-    /// Reads the metadata of a checkpoint of this job, and sees that it is that checkpoint's; `path` is that of a [`CompletedRef`], as in `chk-17`. For snapshots
-    /// elsewhere see [`RetainedCheckpoint`](crate::RetainedCheckpoint).
+    /// Reads the metadata of a checkpoint of this job, and sees that it is that checkpoint's; `path` is that
+    /// of a [`CompletedRef`], as in `chk-17`. For snapshots elsewhere see
+    /// [`RetainedCheckpoint`](crate::RetainedCheckpoint).
     pub fn read_metadata(&self, path: &str) -> Result<CheckpointMetadata, StorageError> {
         let key = self.key(&join(path, METADATA_FILE));
         let (bytes, _) = self.store().get(&key)?;
@@ -219,7 +255,8 @@ impl JobStorage {
         verify(&self.streams, metadata, mode)
     }
 
-    /// The register, without its safeguards: see [`load_register`](Self::load_register) and [`claim`](Self::claim).
+    /// The register, without its safeguards: see [`load_register`](Self::load_register) and
+    /// [`claim`](Self::claim).
     pub fn register(&self) -> &Arc<dyn Register> {
         &self.register
     }
@@ -233,12 +270,14 @@ impl JobStorage {
 
     /// The newest record. `None` only for a job that has no file at all.
     ///
-    /// When the newest versions are damaged, the record before them is brought up to date with what lies in the directory:
-    /// completed checkpoints that it does not know yet are added, those that are gone are taken out.
+    /// When the newest versions are damaged, the record before them is brought up to date with what lies in
+    /// the directory: completed checkpoints that it does not know yet are added, those that are gone are
+    /// taken out.
     ///
     /// # Errors
     /// [`StorageError::RegisterMissing`] when the job has files but no register, and
-    /// [`StorageError::RegisterUnreadable`] when there is one that cannot be read: neither may lead to a fresh start.
+    /// [`StorageError::RegisterUnreadable`] when there is one that cannot be read: neither may lead to a
+    /// fresh start.
     pub fn load_register(&self) -> Result<Option<Loaded>, StorageError> {
         let loaded = self.register.load()?;
         if let Some(loaded) = &loaded {
@@ -267,15 +306,15 @@ impl JobStorage {
     /// Makes this process the one that may write: see [`Lease`].
     ///
     /// # Errors
-    /// As [`load_register`](Self::load_register); [`StorageError::Locked`] when another live process owns a local job
-    /// directory.
+    /// As [`load_register`](Self::load_register); [`StorageError::Locked`] when another live process owns a
+    /// local job directory.
     pub fn claim(&self, job_name: &str) -> Result<Lease, StorageError> {
         Lease::claim(self, job_name)
     }
 
-    /// The same for a job that a person wants to begin without state (`--start-fresh`), whatever the register says or
-    /// does not say. Checkpoints that are there stay, marked with a file `_keep` that clean-up heeds; only a person
-    /// deletes them.
+    /// The same for a job that a person wants to begin without state (`--start-fresh`), whatever the register
+    /// says or does not say. Checkpoints that are there stay, marked with a file `_keep` that clean-up heeds;
+    /// only a person deletes them.
     pub fn claim_fresh(&self, job_name: &str) -> Result<Lease, StorageError> {
         Lease::claim_fresh(self, job_name)
     }

@@ -10,13 +10,12 @@ use tokio::runtime::Handle;
 use crate::cleanup::KEEP_FILE;
 use crate::error::StorageError;
 use crate::metadata::{METADATA_FILE, decode};
-use crate::register::{NumberedRegister, Register};
 use crate::retained::RetainedCheckpoint;
 use crate::store::{Deleted, check_key, join};
 
 impl RetainedCheckpoint {
-    /// What the register says of the job in whose directory the checkpoint lies; `None` where there is no register, as beside a
-    /// savepoint or in a copy of the directory that has none.
+    /// What the register says of the job in whose directory the checkpoint lies; `None` where there is no
+    /// register, as beside a savepoint or in a copy of the directory that has none.
     ///
     /// # Errors
     /// If there is one that cannot be read.
@@ -24,16 +23,16 @@ impl RetainedCheckpoint {
         if self.owns_all() {
             return Ok(None);
         }
-        let streams = self.streams();
-        let register = NumberedRegister::new(streams.store.clone(), &streams.anchor, 0, handle.clone());
+        let register = crate::checkpoint::register(self.streams(), 0, handle);
         Ok(register.load()?.map(|loaded| loaded.record))
     }
 
-    /// Deletes the snapshot: its metadata first and durably, then the files that it names in its own directory, then those in
-    /// `shared/` that no other checkpoint beside it names. Where another one cannot be read, all shared files stay. Says what
-    /// stayed, and why.
+    /// Deletes the snapshot: its metadata first and durably, then the files that it names in its own
+    /// directory, then those in `shared/` that no other checkpoint beside it names. Where another one cannot
+    /// be read, all shared files stay. Says what stayed, and why.
     ///
-    /// Only for a snapshot that `identity` is still of: what somebody else has put in its place is left alone.
+    /// Only for a snapshot that `identity` is still of: what somebody else has put in its place is left
+    /// alone.
     ///
     /// # Errors
     /// If a file that is to go cannot be deleted; a repetition goes on where this one stopped.
@@ -64,9 +63,10 @@ impl RetainedCheckpoint {
         }
         store.delete(&join(key, METADATA_FILE))?;
         store.sync_folder(key)?;
-        for path in inside.iter().chain([&join(key, KEEP_FILE)]).chain(&shared) {
-            check_key(path)?;
-            match store.delete(path)? {
+        let rest: Vec<String> = inside.into_iter().chain([join(key, KEEP_FILE)]).chain(shared).collect();
+        rest.iter().try_for_each(|path| check_key(path))?;
+        for deleted in store.delete_all(&rest) {
+            match deleted? {
                 Deleted::Yes | Deleted::NotFound => {}
             }
         }

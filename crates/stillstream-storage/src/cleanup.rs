@@ -58,15 +58,15 @@ pub struct SweepReport {
 }
 
 impl JobStorage {
-    /// Deletes the directory of a checkpoint. `_metadata` goes first and durably: what is half deleted must not be taken
-    /// for a whole checkpoint. The register must no longer name it, and no other checkpoint may name files in it. Files in
-    /// `shared/` stay: see [`discard_files`](Self::discard_files).
+    /// Deletes the directory of a checkpoint. `_metadata` goes first and durably: what is half deleted must
+    /// not be taken for a whole checkpoint. The register must no longer name it, and no other checkpoint may
+    /// name files in it. Files in `shared/` stay: see [`discard_files`](Self::discard_files).
     pub fn discard_checkpoint(&self, id: CheckpointId) -> DiscardReport {
         self.discard_directory(id, &HashSet::new())
     }
 
-    /// The same, and then these files in `shared/`, which no other checkpoint names: they go last, and only if the directory
-    /// is gone, so that no metadata is left that names them.
+    /// The same, and then these files in `shared/`, which no other checkpoint names: they go last, and only
+    /// if the directory is gone, so that no metadata is left that names them.
     pub fn discard_checkpoint_and_shared(&self, id: CheckpointId, shared: &[String]) -> DiscardReport {
         let mut report = self.discard_checkpoint(id);
         if report.is_complete() && !shared.is_empty() {
@@ -92,11 +92,8 @@ impl JobStorage {
             crash_point("half-discarded")
                 .map_err(|crash| StorageError::io("delete", self.store().display(&dir), crash.into()))?;
             self.store().sync_folder(&dir)?;
-            for entry in self.store().list(&dir)? {
-                if !spare.contains(&entry.key) {
-                    self.delete(&entry.key, &mut report);
-                }
-            }
+            let keys = self.store().list(&dir)?.into_iter().map(|entry| entry.key);
+            self.delete_all(&keys.filter(|key| !spare.contains(key)).collect::<Vec<_>>(), &mut report);
             self.store().remove_empty_dirs(&dir)
         };
         if let Err(error) = steps() {
@@ -110,19 +107,22 @@ impl JobStorage {
         self.discard_files(handles.into_iter().filter_map(StreamHandle::path))
     }
 
-    /// Deletes files that no checkpoint names, by their paths relative to the job's directory, and the directory of a
-    /// checkpoint in which nothing is left then: one that was deleted comes back with the file of a task that is late.
+    /// Deletes files that no checkpoint names, by their paths relative to the job's directory, and the
+    /// directory of a checkpoint in which nothing is left then: one that was deleted comes back with the file
+    /// of a task that is late.
     pub fn discard_files<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> DiscardReport {
         let mut report = DiscardReport::default();
         let mut dirs = BTreeSet::new();
+        let mut keys = Vec::new();
         for path in paths {
             match crate::store::check_key(path) {
-                Ok(()) => self.delete(&self.key(path), &mut report),
+                Ok(()) => keys.push(self.key(path)),
                 Err(error) => report.failed.push(error),
             }
             let dir = path.split_once('/').map(|(dir, _)| dir);
             dirs.extend(dir.filter(|dir| checkpoint_paths::checkpoint_of(dir).is_some()));
         }
+        self.delete_all(&keys, &mut report);
         for dir in dirs {
             // a writer whose folder goes while it begins makes it again
             if let Err(error) = self.store().remove_empty_dirs(&self.key(dir)) {
@@ -132,8 +132,8 @@ impl JobStorage {
         report
     }
 
-    /// Removes the folders of the job in which nothing is: what a process that was killed between the last file of a folder and
-    /// the folder leaves. A writer whose folder goes while it begins makes it again.
+    /// Removes the folders of the job in which nothing is: what a process that was killed between the last
+    /// file of a folder and the folder leaves. A writer whose folder goes while it begins makes it again.
     ///
     /// # Errors
     /// If a folder cannot be listed or removed.
@@ -142,14 +142,27 @@ impl JobStorage {
     }
 
     fn delete(&self, key: &str, report: &mut DiscardReport) {
+        let first = self.store().delete(key);
+        self.count(key, first, report);
+    }
+
+    fn delete_all(&self, keys: &[String], report: &mut DiscardReport) {
+        for (key, deleted) in keys.iter().zip(self.store().delete_all(keys)) {
+            self.count(key, deleted, report);
+        }
+    }
+
+    /// Notes what the first attempt did, or makes further ones.
+    fn count(&self, key: &str, mut deleted: Result<Deleted, StorageError>, report: &mut DiscardReport) {
         let mut attempt = 1;
         loop {
-            match self.store().delete(key) {
+            match deleted {
                 Ok(Deleted::Yes) => report.deleted += 1,
                 Ok(Deleted::NotFound) => report.missing += 1,
                 // no answer took the whole deadline: not now
                 Err(error) if attempt < ATTEMPTS && !error.is_indeterminate() => {
                     attempt += 1;
+                    deleted = self.store().delete(key);
                     continue;
                 }
                 Err(error) => report.failed.push(error),
@@ -158,8 +171,8 @@ impl JobStorage {
         }
     }
 
-    /// Names of the checkpoint directories of the job, as in `chk-17`, without those that a person decides about
-    /// ([`KEEP_FILE`]).
+    /// Names of the checkpoint directories of the job, as in `chk-17`, without those that a person decides
+    /// about ([`KEEP_FILE`]).
     ///
     /// # Errors
     /// If the directory cannot be listed.
@@ -174,15 +187,16 @@ impl JobStorage {
         Ok(found.into_iter().map(str::to_owned).collect())
     }
 
-    /// Clean-up while nobody writes: at a job's start, after [`claim`](Self::claim) and before the first checkpoint, and at its
-    /// end, when all tasks have stopped. Deletes what a crash or a task that came too late left.
-    /// `record` is the register's record, `current` this process' generation.
+    /// Clean-up while nobody writes: at a job's start, after [`claim`](Self::claim) and before the first
+    /// checkpoint, and at its end, when all tasks have stopped. Deletes what a crash or a task that came too
+    /// late left. `record` is the register's record, `current` this process' generation.
     ///
     /// Deleted are checkpoint directories that the register does not name and whose number is at most
-    /// `record.last_checkpoint_id`, and files in `shared/` of such numbers that no named checkpoint and none with a file
-    /// `_keep` refers to. Left alone, with the reason in the report, is everything when another generation owns the register
-    /// or when a checkpoint that is to stay cannot be read; numbers above; directories with a file `_keep`; files that a
-    /// checkpoint that stays refers to; files in `shared/` whose name no release gives.
+    /// `record.last_checkpoint_id`, and files in `shared/` of such numbers that no named checkpoint and none
+    /// with a file `_keep` refers to. Left alone, with the reason in the report, is everything when another
+    /// generation owns the register or when a checkpoint that is to stay cannot be read; numbers above;
+    /// directories with a file `_keep`; files that a checkpoint that stays refers to; files in `shared/`
+    /// whose name no release gives.
     pub fn sweep_orphans(&self, record: &RegisterRecord, current: Generation) -> SweepReport {
         let mut report = SweepReport::default();
         match self.load_register() {
@@ -219,6 +233,7 @@ impl JobStorage {
     ) -> Result<(), StorageError> {
         // whether a person decides about it
         let mut dirs = BTreeMap::<CheckpointId, bool>::new();
+        let mut unnamed = Vec::new();
         for entry in self.store().list(&self.streams.anchor)? {
             let Some((dir, file)) = self.path_of(&entry.key).and_then(|path| path.split_once('/')) else {
                 continue;
@@ -228,13 +243,14 @@ impl JobStorage {
             } else if dir == checkpoint_paths::SHARED_FOLDER && !referenced.contains(&entry.key) {
                 match checkpoint_paths::creator_of_leftover(&format!("{dir}/{file}")) {
                     Some(creator) if creator <= record.last_checkpoint_id => {
-                        self.delete(&entry.key, &mut report.files);
+                        unnamed.push(entry.key);
                     }
                     Some(_) => report.left.push(format!("{dir}/{file}: {UNKNOWN_NUMBER}")),
                     None => report.left.push(format!("{dir}/{file}: its name is not one that is given here")),
                 }
             }
         }
+        self.delete_all(&unnamed, &mut report.files);
         for (&id, &keep) in &dirs {
             if record.completed.iter().chain(&record.retained).any(|named| named.id == id) {
                 continue;

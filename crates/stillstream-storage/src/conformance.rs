@@ -1,4 +1,5 @@
-//! Suites that every [`BlobStore`], every [`Register`] and every checkpoint storage must pass, for those who bring their own.
+//! Suites that every [`BlobStore`], every [`Register`] and every checkpoint storage must pass, for those who
+//! bring their own.
 //!
 //! Each function wants an empty place and panics with a sentence that says what is wrong.
 
@@ -248,7 +249,8 @@ fn conditional_puts(store: &dyn BlobStore) {
     assert_eq!(store.put_if("d/absent", b"3", &second).expect("answers"), Replaced::Mismatch);
 }
 
-/// What every register must do. `open` gives a new handle on the same register, as another process would have.
+/// What every register must do. `open` gives a new handle on the same register, as another process would
+/// have.
 pub fn register(open: impl Fn() -> Arc<dyn Register>) {
     let (a, b) = (open(), open());
     assert_eq!(a.load().expect("loads"), None, "there is no register at first");

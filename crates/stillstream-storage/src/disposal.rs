@@ -1,7 +1,5 @@
 //! Deleting a savepoint because a person asks for it. The system deletes none by itself.
 
-use std::path::Path;
-
 use stillstream_types::{CheckpointKind, StreamHandle, checkpoint_paths};
 
 use crate::error::StorageError;
@@ -10,14 +8,14 @@ use crate::options::StorageOptions;
 use crate::retained::RetainedCheckpoint;
 use crate::store::join;
 
-/// Deletes the savepoint at a path or URI: the files that its `_metadata` names, then `_metadata` itself, then its directory
-/// if nothing else is in it. What was interrupted can be repeated.
+/// Deletes the savepoint at a path or URI: the files that its `_metadata` names, then `_metadata` itself,
+/// then its directory if nothing else is in it. What was interrupted can be repeated.
 ///
 /// # Errors
 /// Nothing is deleted if there is no savepoint, if it is a checkpoint, which belongs to its job, or if it names a file outside
 /// its directory. Otherwise: the file that could not be deleted.
-pub fn dispose_of_savepoint(location: &str) -> Result<(), StorageError> {
-    let found = RetainedCheckpoint::open(location, &StorageOptions::default())?;
+pub fn dispose_of_savepoint(location: &str, options: &StorageOptions) -> Result<(), StorageError> {
+    let found = RetainedCheckpoint::open(location, options)?;
     let bad = |reason: String| StorageError::BadLocation { location: location.into(), reason };
     if found.metadata().kind != CheckpointKind::Savepoint {
         return Err(bad(
@@ -25,10 +23,10 @@ pub fn dispose_of_savepoint(location: &str) -> Result<(), StorageError> {
         ));
     }
     // the directory within the store, which is the folder above it
-    let directory = Path::new(found.directory()).file_name().and_then(|name| name.to_str());
-    let Some(directory) = directory.filter(|name| !name.is_empty()) else {
+    let directory = found.key();
+    if directory.is_empty() {
         return Err(bad("the root of a file system is not deleted".into()));
-    };
+    }
     let streams = found.streams();
     let mut keys = Vec::new();
     for path in found.metadata().streams().filter_map(StreamHandle::path) {
@@ -41,8 +39,8 @@ pub fn dispose_of_savepoint(location: &str) -> Result<(), StorageError> {
         keys.push(key);
     }
     let store = &streams.store;
-    for key in keys {
-        store.delete(&key)?;
+    for deleted in store.delete_all(&keys) {
+        deleted?;
     }
     // the last one: as long as it is there, the rest can be found
     store.delete(&join(directory, METADATA_FILE))?;

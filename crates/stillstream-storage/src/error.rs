@@ -71,13 +71,35 @@ pub enum StorageError {
     /// Flink has a file system for the scheme, and this release has not.
     #[error(
         "`{location}`: scheme `{scheme}` is not supported in this release: give a folder that all processes of the job see, \
-         such as `/data/checkpoints` or a mounted share"
+         such as `/data/checkpoints`, or a location that begins with `s3://`, `hdfs://`, `gs://` or `az://`"
     )]
     SchemeNotSupported {
         /// As it was given.
         location: String,
         /// The scheme.
         scheme: String,
+    },
+    /// What reaches a store of this scheme was not built into the program.
+    #[error(
+        "`{location}`: this program was built without the cargo feature `{feature}`: add it to `stillstream` in its Cargo.toml \
+         (of the command `stillstream`: build it with `--features {feature}`)"
+    )]
+    FeatureMissing {
+        /// As it was given.
+        location: String,
+        /// The feature.
+        feature: &'static str,
+    },
+    /// A store cannot tell which of two writers was first.
+    #[error(
+        "`{location}` cannot hold checkpoints: {found}, so two processes could both take themselves for the one that runs the job; \
+         use a store with conditional writes, as Amazon S3, Google Cloud Storage, Azure and HDFS have them"
+    )]
+    NoCompareAndSet {
+        /// The checkpoint directory.
+        location: String,
+        /// What was seen.
+        found: String,
     },
     /// The checkpoint directory does not take files.
     #[error(
@@ -207,9 +229,11 @@ impl StorageError {
             | Self::RegisterBehind { .. }
             | Self::Foreign { .. }
             | Self::RegisterUnreadable { .. } => ErrorKind::CorruptSnapshot,
-            Self::BadLocation { .. } | Self::SchemeNotSupported { .. } | Self::NotWritable { .. } => {
-                ErrorKind::Configuration
-            }
+            Self::BadLocation { .. }
+            | Self::SchemeNotSupported { .. }
+            | Self::FeatureMissing { .. }
+            | Self::NoCompareAndSet { .. }
+            | Self::NotWritable { .. } => ErrorKind::Configuration,
             Self::Fenced { .. } | Self::Locked { .. } => ErrorKind::Fenced,
             _ => ErrorKind::Storage,
         }
@@ -250,9 +274,9 @@ impl From<StorageError> for io::Error {
             StorageError::Corrupt { what, .. } if *what == SHORT => io::ErrorKind::UnexpectedEof,
             StorageError::Corrupt { what, .. } if *what == MISSING => io::ErrorKind::NotFound,
             StorageError::Corrupt { .. } => io::ErrorKind::InvalidData,
-            StorageError::BadLocation { .. } | StorageError::SchemeNotSupported { .. } => {
-                io::ErrorKind::InvalidInput
-            }
+            StorageError::BadLocation { .. }
+            | StorageError::SchemeNotSupported { .. }
+            | StorageError::FeatureMissing { .. } => io::ErrorKind::InvalidInput,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)

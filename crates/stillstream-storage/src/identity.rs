@@ -1,5 +1,6 @@
-//! Whose file it is: metadata and register say which checkpoint and which job they are of, and so do the names of their
-//! folders. Where the two differ somebody has moved files by hand, and what would be restored is not what it seems to be.
+//! Whose file it is: metadata and register say which checkpoint and which job they are of, and so do the
+//! names of their folders. Where the two differ somebody has moved files by hand, and what would be restored
+//! is not what it seems to be.
 
 use stillstream_types::{
     CheckpointId, CheckpointMetadata, CompletedRef, JobId, RegisterRecord, checkpoint_paths,
@@ -7,8 +8,8 @@ use stillstream_types::{
 
 use crate::error::StorageError;
 
-/// Compares metadata with the name of its folder, where that is `chk-<n>`, and with the job whose folder it is in, where that
-/// is known. `shown` is what errors call the file.
+/// Compares metadata with the name of its folder, where that is `chk-<n>`, and with the job whose folder it
+/// is in, where that is known. `shown` is what errors call the file.
 pub(crate) fn check(
     shown: &str,
     folder: &str,
@@ -32,7 +33,8 @@ pub(crate) fn check(
     })
 }
 
-/// Compares the register with the job whose folder it is in, and the checkpoints that it names with their folders.
+/// Compares the register with the job whose folder it is in, and the checkpoints that it names with their
+/// folders.
 pub(crate) fn check_record(shown: &str, job: JobId, record: &RegisterRecord) -> Result<(), StorageError> {
     if record.job != job {
         return Err(StorageError::Foreign {

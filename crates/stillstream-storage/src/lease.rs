@@ -18,8 +18,9 @@ const ATTEMPTS: u32 = 16;
 
 /// A claim on a job: this generation, and no other, may write its register.
 ///
-/// On a local disk it also holds a lock on the job's directory, which the operating system releases when the process dies.
-/// Invariants: `generation` and `last_checkpoint_id` of the record never go back; once fenced, every change fails.
+/// On a local disk it also holds a lock on the job's directory, which the operating system releases when the
+/// process dies. Invariants: `generation` and `last_checkpoint_id` of the record never go back; once fenced,
+/// every change fails.
 #[derive(Debug)]
 pub struct Lease {
     register: Arc<dyn Register>,
@@ -108,15 +109,16 @@ impl Lease {
         &self.record
     }
 
-    /// What the register said before the claim; `None` for a new job. [`record`](Self::record) has the same outcome and
-    /// checkpoints until they are changed, so that a crash in between loses nothing.
+    /// What the register said before the claim; `None` for a new job. [`record`](Self::record) has the same
+    /// outcome and checkpoints until they are changed, so that a crash in between loses nothing.
     pub fn previous(&self) -> Option<&RegisterRecord> {
         self.previous.as_ref()
     }
 
-    /// Changes the record, for callers without a coordinator that settles what is not known: each unknown outcome is read
-    /// back, and the change tried again. `change` may be called more than once and gets the current record each time; what it
-    /// does must depend on nothing else. `generation` and `job` are set for it.
+    /// Changes the record, for callers without a coordinator that settles what is not known: each unknown
+    /// outcome is read back, and the change tried again. `change` may be called more than once and gets the
+    /// current record each time; what it does must depend on nothing else. `generation` and `job` are set for
+    /// it.
     ///
     /// ```
     /// # use stillstream_storage::{CheckpointStorage, StorageOptions, StorageError};
@@ -135,8 +137,8 @@ impl Lease {
     ///
     /// # Errors
     /// [`StorageError::Fenced`] when a higher generation is found: stop, delete nothing. An error that
-    /// [is indeterminate](StorageError::is_indeterminate): it may have been written; delete nothing that the change would
-    /// have named. Any other: surely not written. After the latter two the lease stays usable.
+    /// [is indeterminate](StorageError::is_indeterminate): it may have been written; delete nothing that the
+    /// change would have named. Any other: surely not written. After the latter two the lease stays usable.
     pub fn update(
         &mut self,
         mut change: impl FnMut(&mut RegisterRecord),
@@ -171,12 +173,13 @@ impl Lease {
         }
     }
 
-    /// Puts `next` in place of `expected`, in one try: the generation of `next` may be higher than the lease's.
+    /// Puts `next` in place of `expected`, in one try: the generation of `next` may be higher than the
+    /// lease's.
     ///
     /// # Errors
     /// [`StorageError::Fenced`]: another process has the job. An error that
-    /// [is indeterminate](StorageError::is_indeterminate): it may have been written, or the register holds another record than
-    /// `expected`; [`refresh`](Self::refresh) tells which. Any other: surely not written.
+    /// [is indeterminate](StorageError::is_indeterminate): it may have been written, or the register holds
+    /// another record than `expected`; [`refresh`](Self::refresh) tells which. Any other: surely not written.
     pub fn compare_and_set(
         &mut self,
         expected: &RegisterRecord,
@@ -194,8 +197,8 @@ impl Lease {
     /// Reads the register again: what an indeterminate write left there is this lease's record from now on.
     ///
     /// # Errors
-    /// [`StorageError::Fenced`] when another process wrote it, [`StorageError::RegisterMissing`] when it is gone; or it cannot
-    /// be read now.
+    /// [`StorageError::Fenced`] when another process wrote it, [`StorageError::RegisterMissing`] when it is
+    /// gone; or it cannot be read now.
     pub fn refresh(&mut self) -> Result<&RegisterRecord, StorageError> {
         self.unsure = true;
         self.reload(false)?;
@@ -250,8 +253,9 @@ impl Lease {
             Err(error) if attempted => return Err(self.unknown(error)),
             Err(error) => return Err(error),
         };
-        // Whatever its generation, what another one wrote was not written under this lease. Of a damaged version nobody knows
-        // who wrote it: then the one before it speaks, which may be of the process that had the job before.
+        // Whatever its generation, what another one wrote was not written under this lease. Of a damaged
+        // version nobody knows who wrote it: then the one before it speaks, which may be of the process that
+        // had the job before.
         let newer = loaded.record.generation > self.record.generation;
         if loaded.writer != self.writer && (newer || loaded.damaged.is_empty()) {
             return Err(StorageError::Fenced {
@@ -302,11 +306,12 @@ fn note(lock: &mut Option<JobLock>, version: &Version) {
     }
 }
 
-/// Refuses a register whose newest versions are missing: what was started from it would do again what was done already.
+/// Refuses a register whose newest versions are missing: what was started from it would do again what was
+/// done already.
 ///
-/// Two things show that they are: the lock file says so, or a checkpoint is there whose number or generation the register does
-/// not know, although both are recorded before they are used. A whole checkpoint that is newer and shows neither was complete
-/// but not announced when the process died.
+/// Two things show that they are: the lock file says so, or a checkpoint is there whose number or generation
+/// the register does not know, although both are recorded before they are used. A whole checkpoint that is
+/// newer and shows neither was complete but not announced when the process died.
 fn refuse_roll_back(
     storage: &JobStorage,
     lock: Option<&JobLock>,
@@ -379,7 +384,8 @@ fn new_record(job: JobId, job_name: &str) -> RegisterRecord {
     }
 }
 
-/// Marks every completed checkpoint as one that a person decides about. Gives the highest number and generation seen.
+/// Marks every completed checkpoint as one that a person decides about. Gives the highest number and
+/// generation seen.
 fn keep_all(storage: &JobStorage) -> Result<(CheckpointId, Generation), StorageError> {
     let (mut highest, mut generation) = (CheckpointId(0), Generation(0));
     for (id, has_metadata) in checkpoint_dirs(storage)? {

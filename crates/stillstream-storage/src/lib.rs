@@ -37,7 +37,8 @@
 //! | [`survey`] | what every file in a job's directory is for |
 //! | [`verify`] | does everything that a checkpoint names exist, whole? |
 //! | [`store`] | the low-level door that a disk or an object store implements |
-//! | [`local`], [`object`] | the two implementations |
+//! | [`local`], [`object`] | a disk, and whatever `object_store` reaches |
+//! | `remote` | which scheme leads to which store over the network, and the clients for them |
 
 pub mod checkpoint;
 mod claimed;
@@ -59,6 +60,7 @@ pub mod options;
 mod proto;
 pub mod references;
 pub mod register;
+mod remote;
 pub mod retained;
 mod salvage;
 pub mod savepoint;
@@ -73,12 +75,13 @@ pub use disposal::dispose_of_savepoint;
 pub use error::{CasError, StorageError};
 pub use lease::Lease;
 pub use local::LocalStore;
-pub use location::Location;
+pub use location::{Location, RemoteLocation, StoreKind};
 pub use neighbours::Neighbours;
 pub use object::ObjectBlobStore;
 pub use options::StorageOptions;
 pub use references::SharedReferences;
 pub use register::{Loaded, Register, Version};
+pub use remote::RemoteStores;
 pub use retained::RetainedCheckpoint;
 pub use savepoint::SavepointDirectory;
 pub use store::BlobStore;

@@ -414,6 +414,24 @@ impl BlobStore for LocalStore {
         Ok(entries)
     }
 
+    fn folders(&self, prefix: &str) -> Result<Vec<String>, StorageError> {
+        let dir = self.dir(prefix)?;
+        let fail = |error| StorageError::io("list", shown(&dir), error);
+        let entries = match fs::read_dir(&dir) {
+            Err(error) if not_found(&error) => return Ok(Vec::new()),
+            entries => entries.map_err(fail)?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(fail)?;
+            // also one that a link leads to; a name that is not UTF-8 is none of ours
+            if let (true, Ok(name)) = (entry.path().is_dir(), entry.file_name().into_string()) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
     fn delete(&self, key: &str) -> Result<Deleted, StorageError> {
         let path = self.path(key)?;
         match self.0.remove(&path) {

@@ -1,7 +1,9 @@
-//! The format of `_metadata`: an envelope (magic `STILLCKP`, version, length, CRC-32C) around a protobuf body.
+//! The format of `_metadata`: an envelope (magic `STILLCKP`, version, length, CRC-32C) around a protobuf
+//! body.
 //!
-//! Every version that was ever written stays readable; a file of each is in `tests/storage/golden`. A checkpoint is written in the
-//! oldest version that can hold it: a reader that does not know a field would skip it, and lose the state that it names.
+//! Every version that was ever written stays readable; a file of each is in `tests/storage/golden`. A
+//! checkpoint is written in the oldest version that can hold it: a reader that does not know a field would
+//! skip it, and lose the state that it names.
 //!
 //! | version | what it added |
 //! |---|---|

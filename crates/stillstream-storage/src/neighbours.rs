@@ -1,4 +1,5 @@
-//! Which other jobs have checkpoints in the same checkpoint directory: for the message of a start that finds none of its own.
+//! Which other jobs have checkpoints in the same checkpoint directory: for the message of a start that finds
+//! none of its own.
 
 use stillstream_types::JobId;
 
@@ -17,14 +18,13 @@ pub struct Neighbours {
 }
 
 impl JobStorage {
-    /// The other jobs that have a directory beside this one's. None in stores that are no folder.
+    /// The other jobs that have a directory beside this one's.
     ///
     /// It is for messages: what cannot be read is left out.
     pub fn neighbours(&self) -> Neighbours {
-        let Ok(Some(root)) = self.store().local_folder("") else { return Neighbours::default() };
-        let Ok(entries) = std::fs::read_dir(root) else { return Neighbours::default() };
-        let id = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse::<JobId>().ok();
-        let mut ids: Vec<JobId> = entries.flatten().filter_map(id).filter(|id| *id != self.job).collect();
+        let Ok(folders) = self.store().folders("") else { return Neighbours::default() };
+        let ids = folders.iter().filter_map(|name| name.parse::<JobId>().ok());
+        let mut ids: Vec<JobId> = ids.filter(|id| *id != self.job).collect();
         ids.sort_by_key(ToString::to_string);
         let all =
             CheckpointStorage::with_store(self.store().clone(), self.options.clone(), self.handle.clone());

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use stillstream_types::file_access::FileAccess;
 
+use crate::remote::RemoteStores;
+
 /// How state is written. The defaults are Flink's where Flink has the setting.
 #[derive(Clone, Debug)]
 pub struct StorageOptions {
@@ -14,8 +16,10 @@ pub struct StorageOptions {
     /// Bytes that are gathered before the disk is asked to write (`state.storage.fs.write-buffer-size`). One
     /// such buffer for each open stream that outgrew the threshold.
     pub write_buffer: usize,
-    /// How long one call to a remote store may take.
+    /// How long one call to a remote store may take, with its retries.
     pub deadline: Duration,
+    /// How stores that are reached over the network are asked.
+    pub remote: RemoteStores,
     /// Take an exclusive lock on a local job directory in [`JobStorage::claim`](crate::JobStorage::claim), so
     /// that a second live process is refused. Off for a standby that takes over while the former leader may
     /// still be there: the register's generation alone keeps them apart then.
@@ -42,6 +46,7 @@ impl Default for StorageOptions {
             inline_threshold: 20 << 10,
             write_buffer: 1 << 20,
             deadline: Duration::from_secs(60),
+            remote: RemoteStores::default(),
             exclusive_lock: true,
             file_access: FileAccess::default(),
             process_tag: random_tag(),

@@ -12,8 +12,8 @@ use crate::error::StorageError;
 /// What checkpoints name in `shared/`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SharedReferences {
-    /// By checkpoint, the paths relative to the job's directory. A checkpoint of [`RegisterRecord::retained`] that its owner
-    /// has deleted names none.
+    /// By checkpoint, the paths relative to the job's directory. A checkpoint of [`RegisterRecord::retained`]
+    /// that its owner has deleted names none.
     pub found: Vec<(CheckpointId, Vec<String>)>,
     /// Which of these a person keeps by a file `_keep`; the register does not name them.
     pub kept: Vec<CheckpointId>,
@@ -22,7 +22,8 @@ pub struct SharedReferences {
 }
 
 impl JobStorage {
-    /// The files in `shared/`, by their paths relative to the job's directory; also what unfinished writers left there.
+    /// The files in `shared/`, by their paths relative to the job's directory; also what unfinished writers
+    /// left there.
     ///
     /// # Errors
     /// If the folder cannot be listed.
@@ -31,8 +32,9 @@ impl JobStorage {
         Ok(entries.iter().filter_map(|entry| self.path_of(&entry.key)).map(str::to_owned).collect())
     }
 
-    /// Reads what these checkpoints name in `shared/`, and what those name that a person keeps by a file `_keep`. `completed`
-    /// and `retained` are of the register's record. What cannot be read is in the answer: nothing is left out in silence.
+    /// Reads what these checkpoints name in `shared/`, and what those name that a person keeps by a file
+    /// `_keep`. `completed` and `retained` are of the register's record. What cannot be read is in the
+    /// answer: nothing is left out in silence.
     pub fn shared_references(
         &self,
         completed: &[CompletedRef],
@@ -87,8 +89,8 @@ impl JobStorage {
         Ok(referenced)
     }
 
-    /// The metadata of a checkpoint that belongs to a person; `None` if that one has deleted it, so that nothing is left in
-    /// its directory, and for a savepoint, which names nothing here.
+    /// The metadata of a checkpoint that belongs to a person; `None` if that one has deleted it, so that
+    /// nothing is left in its directory, and for a savepoint, which names nothing here.
     fn read_retained(&self, retained: &CompletedRef) -> Result<Option<CheckpointMetadata>, StorageError> {
         let path = &retained.path;
         if retained.is_savepoint() {
@@ -100,7 +102,8 @@ impl JobStorage {
         }
     }
 
-    /// The metadata in a directory that is marked with `_keep`; `None` if it has none: then it is no checkpoint.
+    /// The metadata in a directory that is marked with `_keep`; `None` if it has none: then it is no
+    /// checkpoint.
     fn read_kept(&self, id: CheckpointId) -> Result<Option<CheckpointMetadata>, StorageError> {
         match self.read_metadata(&checkpoint_paths::checkpoint(id)) {
             Err(error) if error.is_not_found() => Ok(None),

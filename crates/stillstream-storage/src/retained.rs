@@ -31,17 +31,56 @@ pub struct RetainedCheckpoint {
 impl RetainedCheckpoint {
     /// Opens the snapshot at a path or URI: its directory (`../chk-17`), or the `_metadata` file in it.
     ///
-    /// The paths within a checkpoint start at the directory above `chk-17`, so that a job directory can be moved as a
-    /// whole; those within a savepoint start at its own directory, which can be moved alone.
+    /// The paths within a checkpoint start at the directory above `chk-17`, so that a job directory can be
+    /// moved as a whole; those within a savepoint start at its own directory, which can be moved alone.
     ///
     /// # Errors
     /// [`StorageError::BadLocation`] when there is no snapshot, with a hint when a job directory was given;
-    /// [`StorageError::Corrupt`] when `_metadata` is damaged; [`StorageError::Foreign`] when it is not of the checkpoint or job
-    /// that its folders are named after.
+    /// [`StorageError::Corrupt`] when `_metadata` is damaged; [`StorageError::Foreign`] when it is not of the
+    /// checkpoint or job that its folders are named after.
     pub fn open(location: &str, options: &StorageOptions) -> Result<Self, StorageError> {
-        let Location::Local(path) = Location::parse(location)?;
-        let directory = directory_of(&path, location)?;
-        // the folder of a job has the job's id as its name, unless a person gave it another
+        match Location::parse(location)? {
+            Location::Local(path) => Self::open_local(&path, location, options),
+            remote @ Location::Remote(_) => Self::open_remote(remote, location, options),
+        }
+    }
+
+    fn open_remote(place: Location, location: &str, options: &StorageOptions) -> Result<Self, StorageError> {
+        let directory = match place.split() {
+            Some((above, name)) if name == METADATA_FILE => above,
+            _ => place,
+        };
+        let (above, name) = directory.split().unwrap_or_else(|| (directory.clone(), String::new()));
+        let store = above.open(options)?;
+        let found = match Self::in_store(store.clone(), &name) {
+            Err(error) if error.is_not_found() => {
+                let reason = match newest_in_store(&*store, &name)? {
+                    Some(newest) => format!(
+                        "there is no `{METADATA_FILE}` in it; did you mean `{}`?",
+                        directory.join(&newest)
+                    ),
+                    None => format!(
+                        "there is no `{METADATA_FILE}` in it; name a checkpoint's directory, such as `../chk-17`"
+                    ),
+                };
+                return Err(StorageError::BadLocation { location: location.into(), reason });
+            }
+            found => found?,
+        };
+        let job = above.split().and_then(|(_, job)| job.parse::<JobId>().ok());
+        found.of_its_place(&directory.join(METADATA_FILE).to_string(), &name, job)
+    }
+
+    /// The folder of a job has the job's id as its name, unless a person gave it another.
+    fn of_its_place(self, shown: &str, name: &str, job: Option<JobId>) -> Result<Self, StorageError> {
+        // a savepoint may lie anywhere, and below another job's directory too
+        let job = job.filter(|_| self.metadata.kind != CheckpointKind::Savepoint);
+        identity::check(shown, name, job, &self.metadata)?;
+        Ok(self)
+    }
+
+    fn open_local(path: &Path, location: &str, options: &StorageOptions) -> Result<Self, StorageError> {
+        let directory = directory_of(path, location)?;
         let above = directory.parent().and_then(Path::file_name).and_then(|name| name.to_str());
         let job = above.and_then(|name| name.parse::<JobId>().ok());
         let found = match (directory.parent(), directory.file_name().and_then(|name| name.to_str())) {
@@ -50,10 +89,7 @@ impl RetainedCheckpoint {
         }?;
         let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let shown = directory.join(METADATA_FILE).display().to_string();
-        // a savepoint may lie anywhere, and below another job's directory too
-        let job = job.filter(|_| found.metadata.kind != CheckpointKind::Savepoint);
-        identity::check(&shown, name, job, &found.metadata)?;
-        Ok(found)
+        found.of_its_place(&shown, name, job)
     }
 
     /// Opens the snapshot whose `_metadata` lies in folder `directory` of `store`.
@@ -87,7 +123,8 @@ impl RetainedCheckpoint {
         &self.metadata
     }
 
-    /// Reads the streams that the metadata names, which belong to somebody else; also a [`SnapshotStore`](stillstream_types::streams::SnapshotStore).
+    /// Reads the streams that the metadata names, which belong to somebody else; also a
+    /// [`SnapshotStore`](stillstream_types::streams::SnapshotStore).
     pub fn streams(&self) -> &Streams {
         &self.streams
     }
@@ -118,7 +155,11 @@ fn directory_of(path: &Path, location: &str) -> Result<PathBuf, StorageError> {
     let found = match fs::metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(bad("nothing is there; name a checkpoint's directory, such as `../chk-17`".into()));
+            // the folder above may be a job's, and the number a wrong one
+            let hint = path.parent().map(|above| hint(above, "kept there: ")).unwrap_or_default();
+            return Err(bad(format!(
+                "nothing is there; name a checkpoint's directory, such as `../chk-17`{hint}"
+            )));
         }
         Err(error) => return Err(StorageError::io("look at", path.display().to_string(), error)),
     };
@@ -136,15 +177,32 @@ fn directory_of(path: &Path, location: &str) -> Result<PathBuf, StorageError> {
     if path.join(METADATA_FILE).is_file() {
         return Ok(path);
     }
-    let inside = newest_inside(&path);
-    let hint =
-        inside.map_or_else(String::new, |name| format!("; did you mean `{}`?", path.join(name).display()));
+    let hint = hint(&path, "did you mean one of those in it? ");
     Err(bad(format!("there is no `{METADATA_FILE}` in it, so it is not a completed checkpoint{hint}")))
 }
 
-/// The checkpoint with the highest number, if `path` is a job's directory.
-fn newest_inside(path: &Path) -> Option<String> {
-    let names = fs::read_dir(path).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let numbered = names.filter_map(|name| Some((checkpoint_paths::checkpoint_of(&name)?, name)));
-    numbered.filter(|(_, name)| path.join(name).join(METADATA_FILE).is_file()).max().map(|(_, name)| name)
+/// At most so many are named.
+const NAMED: usize = 10;
+
+/// The snapshots in `path`, the newest first, if it is the directory of a job or one of savepoints.
+fn hint(path: &Path, said: &str) -> String {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let whole = names.filter(|name| path.join(name).join(METADATA_FILE).is_file());
+    let mut found: Vec<_> = whole.map(|name| (checkpoint_paths::checkpoint_of(&name), name)).collect();
+    found.sort_unstable_by(|one, other| other.cmp(one));
+    let named = found.iter().take(NAMED).map(|(_, name)| format!("`{}`", path.join(name).display()));
+    match (found.len(), named.collect::<Vec<_>>().join(", ")) {
+        (0, _) => String::new(),
+        (count, named) if count > NAMED => format!("; {said}{named} and {} more", count - NAMED),
+        (_, named) => format!("; {said}{named}"),
+    }
+}
+
+/// The same in a store that is reached over the network.
+fn newest_in_store(store: &dyn BlobStore, directory: &str) -> Result<Option<String>, StorageError> {
+    let folders = store.folders(directory)?;
+    let numbered = folders.iter().filter_map(|name| Some((checkpoint_paths::checkpoint_of(name)?, name)));
+    let whole = |name: &str| store.len(&join(directory, &join(name, METADATA_FILE))).is_ok();
+    Ok(numbered.filter(|(_, name)| whole(name)).max().map(|(_, name)| name.clone()))
 }

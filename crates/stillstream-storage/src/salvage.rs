@@ -27,9 +27,9 @@ pub(crate) fn checkpoint_dirs(storage: &JobStorage) -> Result<BTreeMap<Checkpoin
 
 /// Brings the last whole record up to date.
 ///
-/// A whole checkpoint that is newer than the record is either what a lost version named, or one that was complete but not
-/// announced yet. Both are consistent cuts, and no other run went on from an older one: that run's start would have
-/// deleted it.
+/// A whole checkpoint that is newer than the record is either what a lost version named, or one that was
+/// complete but not announced yet. Both are consistent cuts, and no other run went on from an older one: that
+/// run's start would have deleted it.
 pub(crate) fn salvage(storage: &JobStorage, mut loaded: Loaded) -> Result<Loaded, StorageError> {
     let record = &mut loaded.record;
     // each lost version raised the generation by one at most

@@ -1,4 +1,5 @@
-//! The directory of one savepoint: it holds everything that the savepoint names, and can be moved or copied alone.
+//! The directory of one savepoint: it holds everything that the savepoint names, and can be moved or copied
+//! alone.
 
 use std::sync::Arc;
 
@@ -7,7 +8,6 @@ use stillstream_types::crash::{Crash, crash_point};
 
 use crate::cleanup::DiscardReport;
 use crate::error::StorageError;
-use crate::local::LocalStore;
 use crate::location::Location;
 use crate::metadata::{Anchor, METADATA_FILE, encode};
 use crate::options::StorageOptions;
@@ -17,9 +17,11 @@ use crate::store::{BlobStore, Created, Deleted};
 /// How often a failed savepoint's directory is gone through: a task that is late may write into it meanwhile.
 const ROUNDS: u32 = 3;
 
-/// A directory in which a savepoint is written. It is read as a [`RetainedCheckpoint`](crate::RetainedCheckpoint).
+/// A directory in which a savepoint is written. It is read as a
+/// [`RetainedCheckpoint`](crate::RetainedCheckpoint).
 ///
-/// Paths in its metadata start at the directory itself. It has no register, and no other snapshot names its files.
+/// Paths in its metadata start at the directory itself. It has no register, and no other snapshot names its
+/// files.
 ///
 /// ```
 /// use stillstream_storage::{RetainedCheckpoint, SavepointDirectory, StorageOptions};
@@ -30,7 +32,8 @@ const ROUNDS: u32 = 3;
 /// # let dir = tempfile::tempdir()?;
 /// # let path = |name: &str| dir.path().join(name).display().to_string();
 /// # let metadata = CheckpointMetadata {
-/// #     id: CheckpointId(7), job: JobId::from_name("flights"), job_name: "flights".into(), generation: Generation(1),
+/// #     id: CheckpointId(7), job: JobId::from_name("flights"), job_name: "flights".into(),
+/// #     generation: Generation(1),
 /// #     kind: CheckpointKind::Savepoint, triggered_at_ms: 0, operators: Vec::new(),
 /// # };
 /// let options = StorageOptions::default();
@@ -53,32 +56,35 @@ impl SavepointDirectory {
     /// Makes the directory, and those above it. One that is there must be empty.
     ///
     /// # Errors
-    /// [`StorageError::BadLocation`] if there is something in it, or it is no place for a savepoint; or it cannot be made.
+    /// [`StorageError::BadLocation`] if there is something in it, or it is no place for a savepoint; or it
+    /// cannot be made.
     pub fn create(location: &str, options: &StorageOptions) -> Result<Self, StorageError> {
-        let Location::Local(path) = Location::parse(location)?;
-        let store = LocalStore::new(path, options);
+        let store = Location::parse(location)?.open(options)?;
         if let Some(entry) = store.list("")?.first() {
             let reason =
                 format!("a savepoint has a directory of its own, and there is `{}` in this one", entry.key);
             return Err(StorageError::BadLocation { location: location.into(), reason });
         }
+        // elsewhere a folder is made with the first file in it
         store.local_folder("")?;
-        Ok(Self::with_store(Arc::new(store), options))
+        Ok(Self::with_store(store, options))
     }
 
-    /// A directory that somebody has [created](Self::create), also another process. Where it is moved away or deleted from
-    /// here on, writes fail.
+    /// A directory that somebody has [created](Self::create), also another process. Where it is moved away or
+    /// deleted from here on, writes fail.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] if there is none.
+    /// [`StorageError::NotFound`] if there is none, on a disk: elsewhere a folder is there as soon as a file is.
     pub fn open(location: &str, options: &StorageOptions) -> Result<Self, StorageError> {
-        let Location::Local(path) = Location::parse(location)?;
-        if !path.is_dir() {
+        let location = Location::parse(location)?;
+        if let Location::Local(path) = &location
+            && !path.is_dir()
+        {
             return Err(StorageError::NotFound { path: path.display().to_string() });
         }
-        let store = LocalStore::new(path, options);
+        let store = location.open(options)?;
         store.local_folder("")?;
-        Ok(Self::with_store(Arc::new(store), options))
+        Ok(Self::with_store(store, options))
     }
 
     /// The root of a store of your own, such as one that fails on purpose.
@@ -91,19 +97,20 @@ impl SavepointDirectory {
         self.store.display("")
     }
 
-    /// Where one subtask writes its state. `subtask` is a label for people and must differ between the subtasks of a job, as in
-    /// `3-0` for subtask 0 of task 3.
+    /// Where one subtask writes its state. `subtask` is a label for people and must differ between the
+    /// subtasks of a job, as in `3-0` for subtask 0 of task 3.
     pub fn snapshot_store(&self, subtask: &str) -> SubtaskSnapshots {
         let streams = Streams { store: self.store.clone(), anchor: String::new(), own: false };
         SubtaskSnapshots::new(streams, None, subtask, &self.options)
     }
 
-    /// Writes `_metadata`, atomically. Call it when everything that the metadata names is durable. Writing the same content again
-    /// is fine, so an indeterminate failure may be tried again.
+    /// Writes `_metadata`, atomically. Call it when everything that the metadata names is durable. Writing
+    /// the same content again is fine, so an indeterminate failure may be tried again.
     ///
     /// # Errors
-    /// [`StorageError::AlreadyExists`] when another content is there; [`StorageError::BadLocation`] when the metadata names a file
-    /// that other snapshots may name too, or that cannot lie in the directory: nothing is written then.
+    /// [`StorageError::AlreadyExists`] when another content is there; [`StorageError::BadLocation`] when the
+    /// metadata names a file that other snapshots may name too, or that cannot lie in the directory: nothing
+    /// is written then.
     pub fn write_metadata(&self, metadata: &CheckpointMetadata) -> Result<(), StorageError> {
         for path in metadata.streams().filter_map(|stream| stream.path()) {
             if !is_state(path) {
@@ -128,8 +135,8 @@ impl SavepointDirectory {
 
     /// Deletes what a savepoint that failed has written here, and the directory if nothing else is in it.
     ///
-    /// A directory with `_metadata` is left alone: the savepoint may be complete, and then it is a person's. So are files that no
-    /// savepoint writes. In the report each is a failure.
+    /// A directory with `_metadata` is left alone: the savepoint may be complete, and then it is a person's.
+    /// So are files that no savepoint writes. In the report each is a failure.
     pub fn discard(&self) -> DiscardReport {
         let mut report = DiscardReport::default();
         for _ in 0..ROUNDS {
@@ -154,8 +161,9 @@ impl SavepointDirectory {
                 report.failed.push(StorageError::BadLocation { location: self.display(), reason });
                 return report;
             }
-            for entry in &entries {
-                match self.store.delete(&entry.key) {
+            let keys: Vec<String> = entries.into_iter().map(|entry| entry.key).collect();
+            for deleted in self.store.delete_all(&keys) {
+                match deleted {
                     Ok(Deleted::Yes) => report.deleted += 1,
                     Ok(Deleted::NotFound) => report.missing += 1,
                     Err(error) => {
@@ -185,7 +193,8 @@ fn is_tag(tag: &str) -> bool {
     tag.len() == 16 && tag.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// The same, and the temporary names under which files are written at first: `.<name>.<process tag>-<number>.tmp`.
+/// The same, and the temporary names under which files are written at first:
+/// `.<name>.<process tag>-<number>.tmp`.
 fn is_written_here(name: &str) -> bool {
     let temporary = || {
         let (name, tag) = name.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once('.')?;

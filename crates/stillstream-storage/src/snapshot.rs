@@ -130,9 +130,10 @@ fn missing(error: StorageError, len: u64) -> StorageError {
 /// Writes the streams of one subtask for one checkpoint, and reads those of earlier ones.
 ///
 /// A file is called `chk-<n>/<subtask>-<name>-<process tag>-<count>`, one that later checkpoints may name too
-/// `shared/<n>-<subtask>-<name>-<process tag>-<count>`. No other writer makes the same name: within an attempt the subtask
-/// differs, a retry in the same process has another count, and another process another tag. In a savepoint's own directory a file
-/// has the first name without `chk-<n>/`, and none of the second kind is made.
+/// `shared/<n>-<subtask>-<name>-<process tag>-<count>`. No other writer makes the same name: within an
+/// attempt the subtask differs, a retry in the same process has another count, and another process another
+/// tag. In a savepoint's own directory a file has the first name without `chk-<n>/`, and none of the second
+/// kind is made.
 #[derive(Clone, Debug)]
 pub struct SubtaskSnapshots {
     streams: Streams,
@@ -175,7 +176,8 @@ impl SubtaskSnapshots {
     }
 }
 
-/// Keeps letters, digits, `-`, `_` and turns the rest into `_`, so that a name is one part of a path everywhere.
+/// Keeps letters, digits, `-`, `_` and turns the rest into `_`, so that a name is one part of a path
+/// everywhere.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(100).collect()
 }
@@ -187,7 +189,11 @@ impl SnapshotStore for SubtaskSnapshots {
             Some(checkpoint) => join(&checkpoint_paths::checkpoint(checkpoint), &name),
             None => name,
         };
-        self.open(path, self.options.inline_threshold())
+        let threshold = match self.options.inline_threshold() {
+            0 => 0,
+            threshold => threshold.max(self.streams.store.inline_at_least()),
+        };
+        self.open(path, threshold)
     }
 
     fn keeps_shared(&self) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! Keys are relative to the store's root, with `/` between parts and no `.` or `..`. All calls block.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -107,6 +108,26 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     /// Everything below the folder `prefix`, at any depth, in no particular order; empty when there is no
     /// such folder. On a disk it also shows what unfinished writers left.
     fn list(&self, prefix: &str) -> Result<Vec<Entry>, StorageError>;
+
+    /// The names of the folders that lie directly in the folder `prefix`; empty when there is no such folder.
+    fn folders(&self, prefix: &str) -> Result<Vec<String>, StorageError> {
+        let skip = if prefix.is_empty() { 0 } else { prefix.len() + 1 };
+        let entries = self.list(prefix)?;
+        let folder = |entry: &Entry| Some(entry.key.get(skip..)?.split_once('/')?.0.to_owned());
+        let found: BTreeSet<String> = entries.iter().filter_map(folder).collect();
+        Ok(found.into_iter().collect())
+    }
+
+    /// Deletes these objects, in as few requests as the store needs; says of each, in their order, what became of it.
+    fn delete_all(&self, keys: &[String]) -> Vec<Result<Deleted, StorageError>> {
+        keys.iter().map(|key| self.delete(key)).collect()
+    }
+
+    /// Streams below this many bytes are better kept in `_metadata` than in a file of their own, because a small file
+    /// costs the store as much as a large one.
+    fn inline_at_least(&self) -> usize {
+        0
+    }
 
     /// Deletes the object.
     fn delete(&self, key: &str) -> Result<Deleted, StorageError>;

@@ -18,7 +18,8 @@ pub enum FileUse {
     Checkpoint(CheckpointId),
     /// State in `shared/`, named by these checkpoints.
     Shared(Vec<CheckpointId>),
-    /// Nothing names it, and it is known why: a checkpoint that was subsumed, aborted or never completed left it.
+    /// Nothing names it, and it is known why: a checkpoint that was subsumed, aborted or never completed left
+    /// it.
     Orphan,
     /// Nothing names it, and it is not known why: it is left alone, for this reason.
     Unsure(&'static str),
@@ -53,11 +54,13 @@ impl Survey {
 }
 
 impl JobStorage {
-    /// Says of every file what it is for. Reads the register and the metadata of each checkpoint that stays; writes nothing, and a
-    /// running job may go on meanwhile: what it writes now and has not completed counts as [`FileUse::Unsure`].
+    /// Says of every file what it is for. Reads the register and the metadata of each checkpoint that stays;
+    /// writes nothing, and a running job may go on meanwhile: what it writes now and has not completed counts
+    /// as [`FileUse::Unsure`].
     ///
     /// # Errors
-    /// If there is no register, or if it or a checkpoint that stays cannot be read: then it is not known what is an orphan.
+    /// If there is no register, or if it or a checkpoint that stays cannot be read: then it is not known what
+    /// is an orphan.
     pub fn survey(&self) -> Result<Survey, StorageError> {
         // the listing comes first: what is completed after it is not taken for an orphan
         let entries = self.store().list(&self.streams.anchor)?;

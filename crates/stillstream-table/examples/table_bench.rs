@@ -1,7 +1,9 @@
-//! Measures the state table against a plain hash map: `cargo run --release -p stillstream-table --example table_bench`.
+//! Measures the state table against a plain hash map:
+//! `cargo run --release -p stillstream-table --example table_bench`.
 //!
-//! `state[key] += 1` with uniform keys, in batches of 1024; both variants alternate in one process, and medians are printed.
-//! The hash is the same for both. Making and hashing the keys is not part of the time: records bring their hash along.
+//! `state[key] += 1` with uniform keys, in batches of 1024; both variants alternate in one process, and
+//! medians are printed. The hash is the same for both. Making and hashing the keys is not part of the time:
+//! records bring their hash along.
 
 use std::time::{Duration, Instant};
 

@@ -10,15 +10,16 @@ use super::{Table, TableKey, TableValue};
 /// Records ahead of the present one for which memory is asked.
 pub const AHEAD: usize = 16;
 
-/// Up to so many bytes a table is taken to be in the cache: asking for memory ahead would only cost instructions there.
+/// Up to so many bytes a table is taken to be in the cache: asking for memory ahead would only cost
+/// instructions there.
 const IN_CACHE: usize = 256 << 10;
 
 impl<K: TableKey, V: TableValue> Table<K, V> {
     /// Updates the values of a batch of records, in order, loading memory ahead.
     ///
-    /// Record `i` has hash `hashes[i]` and the key that `keys` gives for `i`. A new key gets `init()`; then `f(i, value)`, when
-    /// the key is not looked at any more: it may lie in a record that `f` takes.
-    /// Batches of some hundred records or more hide most of the waiting for memory.
+    /// Record `i` has hash `hashes[i]` and the key that `keys` gives for `i`. A new key gets `init()`; then
+    /// `f(i, value)`, when the key is not looked at any more: it may lie in a record that `f` takes. Batches
+    /// of some hundred records or more hide most of the waiting for memory.
     #[inline(always)]
     pub fn update_batch(
         &mut self,
@@ -37,8 +38,9 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         self.pages * PAGE_BYTES + Form::<K, V>::BOXED_BYTES * self.len <= IN_CACHE
     }
 
-    /// Asks for the memory that later look-ups of a batch will read. Call it before record `at` is processed, for each
-    /// `at` that is a multiple of [`AHEAD`]: it works on the groups after that of `at`, for the first one on that too.
+    /// Asks for the memory that later look-ups of a batch will read. Call it before record `at` is processed,
+    /// for each `at` that is a multiple of [`AHEAD`]: it works on the groups after that of `at`, for the
+    /// first one on that too.
     pub fn prefetch_group(&self, hashes: &[KeyHash], at: usize) {
         if self.is_in_cache() {
             return;

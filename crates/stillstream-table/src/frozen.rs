@@ -29,8 +29,8 @@ impl Epoch {
 
 /// An immutable image of a table.
 ///
-/// It may be read on another thread and outlive the table. While it is held, the table copies what it writes; dropping it
-/// lets the pages go.
+/// It may be read on another thread and outlive the table. While it is held, the table copies what it writes;
+/// dropping it lets the pages go.
 pub struct FrozenTable<K, V> {
     pub(super) pool: PagePool,
     pub(super) places: Places,
@@ -42,7 +42,8 @@ pub struct FrozenTable<K, V> {
     /// in the order of places; those before `at` are released
     pub(super) pages: Vec<Pinned>,
     pub(super) at: usize,
-    /// Only within [`FrozenNumbers`](super::FrozenNumbers), which does not touch a page before it has taken it.
+    /// Only within [`FrozenNumbers`](super::FrozenNumbers), which does not touch a page before it has taken
+    /// it.
     pub(super) saves: Option<Arc<Saves>>,
     entries: PhantomData<(K, V)>,
 }
@@ -68,7 +69,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     pub(super) fn freeze_to_write(&mut self) -> FrozenTable<K, V> {
         // what was saved for an image that is gone is free before more is
         self.saver = None;
-        // an entry in the spill is looked up by its page: such a table copies. So does a small one, of which there may be thousands.
+        // an entry in the spill is looked up by its page: such a table copies. So does a small one, of which
+        // there may be thousands.
         let saves = self.spill.is_none() && self.pages >= LEAST_PAGES_TO_SAVE;
         let saves = saves.then(|| Saves::new(&self.pool, self.directory.len(), self.shift));
         let frozen = self.freeze_newer(None, saves);
@@ -76,9 +78,11 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         frozen
     }
 
-    /// An image of the pages that were written after another freeze, of which `base` is the [epoch](FrozenTable::epoch).
+    /// An image of the pages that were written after another freeze, of which `base` is the
+    /// [epoch](FrozenTable::epoch).
     ///
-    /// Take as the base the newest image that is safely stored: what became of images in between does not matter.
+    /// Take as the base the newest image that is safely stored: what became of images in between does not
+    /// matter.
     pub fn freeze_since(&mut self, base: Epoch) -> FrozenTable<K, V> {
         // epochs stop there; such a table has only full images
         self.freeze_newer(Some(base).filter(|_| self.epoch < u32::MAX), None)
@@ -161,8 +165,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         if !once || !saver.save(start, count * entry, entry, write) {
             return false;
         }
-        // SAFETY: the image's pin is the only one, because a page that may be saved lies in one part of it; the table has taken its
-        // word in the image's place
+        // SAFETY: the image's pin is the only one, because a page that may be saved lies in one part of it;
+        // the table has taken its word in the image's place
         unsafe { page.take_over() };
         true
     }
@@ -253,8 +257,8 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
         }
     }
 
-    /// Visits the ranges of the image and, after each, its entries. A range may cover several key groups; its entries
-    /// come in the order of key groups.
+    /// Visits the ranges of the image and, after each, its entries. A range may cover several key groups; its
+    /// entries come in the order of key groups.
     pub fn for_each_change(&self, mut f: impl FnMut(Change<'_, K, V>)) {
         for &pinned in &self.pages[self.at..] {
             f(Change::Range(self.places.span(pinned.place, pinned.entry.depth())));
@@ -264,8 +268,9 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
         }
     }
 
-    /// Cuts the image at key groups: part `i` has the entries of the groups `bounds[i]..bounds[i + 1]`. Entries of groups
-    /// outside of the bounds are in no part. A page that covers groups of several parts is held by each of them.
+    /// Cuts the image at key groups: part `i` has the entries of the groups `bounds[i]..bounds[i + 1]`.
+    /// Entries of groups outside of the bounds are in no part. A page that covers groups of several parts is
+    /// held by each of them.
     pub fn cut(mut self, bounds: &[u16]) -> Vec<Self> {
         let mut parts: Vec<Self> =
             bounds.windows(2).map(|two| self.part(KeyGroupRange::new(two[0], two[1]))).collect();
@@ -298,8 +303,8 @@ impl<K: TableKey, V: TableValue> FrozenTable<K, V> {
         parts
     }
 
-    /// Cuts the image into at most `n` parts of about equal size, to be read in parallel. Each has the entries of a run of key
-    /// groups; the runs are disjoint and in order, and together they are the image's.
+    /// Cuts the image into at most `n` parts of about equal size, to be read in parallel. Each has the
+    /// entries of a run of key groups; the runs are disjoint and in order, and together they are the image's.
     pub fn parts(mut self, n: usize) -> Vec<Self> {
         let n = n.max(1);
         // with a page that covers several groups, the run ends behind it; so parts are found, not computed
@@ -372,7 +377,8 @@ impl<K, V> FrozenTable<K, V> {
             // the table has ended our hold
             return;
         }
-        // SAFETY: pinned by the freeze and released once: the caller moves past it. The last one drops the entries.
+        // SAFETY: pinned by the freeze and released once: the caller moves past it. The last one drops the
+        // entries.
         unsafe {
             if !page.is_empty_page() && page.unpin() {
                 Form::<K, V>::drop_entries(page);

@@ -1,8 +1,9 @@
 //! How a table grows and shrinks: one page at a time.
 //!
-//! A full page is split in two by the next bit of the place. Where no split would part the entries (equal hashes, or so
-//! many equal leading bits that the directory would grow out of proportion), the new one goes to the *spill*: an ordered map
-//! behind an `Arc`, searched only when a search has passed every bucket of a page. With a fair hash it stays empty.
+//! A full page is split in two by the next bit of the place. Where no split would part the entries (equal
+//! hashes, or so many equal leading bits that the directory would grow out of proportion), the new one goes
+//! to the *spill*: an ordered map behind an `Arc`, searched only when a search has passed every bucket of a
+//! page. With a fair hash it stays empty.
 
 use std::sync::Arc;
 
@@ -85,7 +86,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         }
         // two fresh pages, so that the entries lie nearer to their homes than before
         let (to_low, to_high) = (self.fresh_page(), self.fresh_page());
-        // SAFETY: all three pages are own; every entry is moved, and the old page then given back without them
+        // SAFETY: all three pages are own; every entry is moved, and the old page then given back without
+        // them
         unsafe {
             Form::<K, V>::for_each(page, |spot, tag| {
                 Form::<K, V>::move_entry(page, spot, if is_high(tag) { to_high } else { to_low });
@@ -121,7 +123,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         self.pool.give(page);
     }
 
-    /// After a removal at `place`: gives an empty page back, and makes one of two buddies that are nearly empty.
+    /// After a removal at `place`: gives an empty page back, and makes one of two buddies that are nearly
+    /// empty.
     pub(super) fn shrink(&mut self, place: u64) {
         if self.spill.is_some() {
             return;
@@ -169,7 +172,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         }
     }
 
-    /// Only own pages: another's range must not grow, since an image of the changes would not tell what left it.
+    /// Only own pages: another's range must not grow, since an image of the changes would not tell what left
+    /// it.
     fn may_merge(&self, entry: Entry, most: usize) -> bool {
         entry.page().is_empty_page() || entry.is_own() && Self::count(entry) <= most
     }

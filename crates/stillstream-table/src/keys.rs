@@ -4,8 +4,9 @@ use std::any::{Any, TypeId};
 
 /// The keys of a batch of records, by the number of the record.
 ///
-/// The key is lent to a closure, so that it may lie inside a record, be computed on the spot, or come from a slice, and
-/// the table clones it only when it inserts it. Everything inlines; nothing is allocated per record.
+/// The key is lent to a closure, so that it may lie inside a record, be computed on the spot, or come from a
+/// slice, and the table clones it only when it inserts it. Everything inlines; nothing is allocated per
+/// record.
 pub trait KeyAt<K> {
     /// Calls `f` with the key of record `i`.
     fn with<R>(&self, i: usize, f: impl FnOnce(&K) -> R) -> R;

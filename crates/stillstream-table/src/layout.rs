@@ -1,16 +1,20 @@
 //! How entries lie in a page: buckets of tags and slots, shaped by the types of key and value.
 //!
 //! A bucket is `[passed: u32][tag: u32; N]` and N slots. A tag is 0 for a free slot; else
-//! `25 bits of the place | 6 bits home bucket | 1`. It says all that a split, a merge and a save need to know, so that
-//! no key is hashed again and no user's code runs there. `passed` counts the entries that would have liked to lie in
-//! this bucket or before it and lie behind it: a search ends at the first bucket with none, and no tombstones are needed.
+//! `25 bits of the place | 6 bits home bucket | 1`. It says all that a split, a merge and a save need to
+//! know, so that no key is hashed again and no user's code runs there. `passed` counts the entries that would
+//! have liked to lie in this bucket or before it and lie behind it: a search ends at the first bucket with
+//! none, and no tombstones are needed.
 //!
-//! - Small entries: a bucket is a pair of cache lines, loaded together (six entries for 8-byte keys and values). Buckets of
-//!   one line hold three, so that every fifth entry lies outside its home at a good fill, and guessing wrong where costs more than
-//!   the second line: 8.7 against 5.1 ns for an update in cache, no difference from memory.
+//! - Small entries: a bucket is a pair of cache lines, loaded together (six entries for 8-byte keys and
+//!   values). Buckets of one line hold three, so that every fifth entry lies outside its home at a good fill,
+//!   and guessing wrong where costs more than the second line: 8.7 against 5.1 ns for an update in cache, no
+//!   difference from memory.
 //! - Wider entries: 7, 11 or 15 tags, then their slots.
-//! - A value that owns memory or is wide lies in a counted box ([`Shared`]), so that copying a page copies no values.
-//! - Keys lie in the slot, unless they are very wide. A key that owns memory is cloned when its page is copied.
+//! - A value that owns memory or is wide lies in a counted box ([`Shared`]), so that copying a page copies no
+//!   values.
+//! - Keys lie in the slot, unless they are very wide. A key that owns memory is cloned when its page is
+//!   copied.
 
 mod copy;
 mod numbers;
@@ -92,8 +96,8 @@ impl<K, V> Form<K, V> {
         if slots >= LEAST_IN_PAIR {
             Shape { slots, bucket_bytes: PAIR }
         } else {
-            // 7, 11 or 15: with the counter, whole vectors of four tags. Fewer only if that saves 5 % of the page:
-            // the larger a bucket, the fewer entries lie outside their home.
+            // 7, 11 or 15: with the counter, whole vectors of four tags. Fewer only if that saves 5 % of the
+            // page: the larger a bucket, the fewer entries lie outside their home.
             let (mut best, mut total, mut slots) = (0, 0, 15);
             while slots >= 7 {
                 let n = PAGE_BYTES / Self::wide_bucket(slots) * slots;
@@ -400,7 +404,8 @@ impl<K, V> Form<K, V> {
     /// # Safety
     /// The page is the caller's alone and has fewer than [`FULL`](Self::FULL) entries.
     pub(super) unsafe fn insert(page: Page, tag: u32, key: K, value: V) -> Spot {
-        // SAFETY: FULL is at most the number of slots, so one is free; no code of the user runs between the two
+        // SAFETY: FULL is at most the number of slots, so one is free; no code of the user runs between the
+        // two
         unsafe {
             let spot = Self::claim(page, tag);
             Self::write(page, spot, key, value);
@@ -417,8 +422,8 @@ impl<K, V> Form<K, V> {
         K: Clone,
         V: Clone,
     {
-        // SAFETY: the slot is taken, so it holds what the types say. All that may panic comes before the slot is
-        // marked free or, for the drop of a box that another holder left meanwhile, after it.
+        // SAFETY: the slot is taken, so it holds what the types say. All that may panic comes before the slot
+        // is marked free or, for the drop of a box that another holder left meanwhile, after it.
         unsafe {
             let slot = Self::slot(page, spot);
             let cell = Self::value_cell(page, spot);
@@ -446,8 +451,8 @@ impl<K, V> Form<K, V> {
     /// Moves an entry to another page.
     ///
     /// # Safety
-    /// Both pages are the caller's alone, the slot is taken, and `to` has fewer than `FULL` entries. The caller then
-    /// formats `from` or frees the slot.
+    /// Both pages are the caller's alone, the slot is taken, and `to` has fewer than `FULL` entries. The
+    /// caller then formats `from` or frees the slot.
     pub(super) unsafe fn move_entry(from: Page, spot: Spot, to: Page) {
         // SAFETY: a slot's bytes are moved as they are, padding included, to a slot of the same layout
         unsafe {
@@ -463,8 +468,8 @@ impl<K, V> Form<K, V> {
     #[inline]
     pub(super) unsafe fn for_each(page: Page, mut f: impl FnMut(Spot, u32)) {
         for bucket in 0..Self::BUCKETS {
-            // a bit for each slot that is taken: the processor guesses wrong once a bucket and not once a slot
-            // SAFETY: the caller's promise
+            // a bit for each slot that is taken: the processor guesses wrong once a bucket and not once a
+            // slot SAFETY: the caller's promise
             let mut taken = unsafe { !Self::matching(page, bucket, 0) } & ((1 << Self::SLOTS) - 1);
             while taken != 0 {
                 let spot = Spot { bucket, slot: taken.trailing_zeros() as usize };

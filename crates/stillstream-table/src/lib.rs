@@ -1,14 +1,15 @@
 //! The hash table of the heap backend: page-wise copy-on-write, prefetched batches, key groups in order.
 //!
-//! A directory points to pages of 4 KiB by the top bits of a key's *place* (its key group, then its hash), as in
-//! extendible hashing: a full page splits in two, nothing is ever rehashed at once.
+//! A directory points to pages of 4 KiB by the top bits of a key's *place* (its key group, then its hash), as
+//! in extendible hashing: a full page splits in two, nothing is ever rehashed at once.
 //!
-//! - **Freeze** is O(pages): it pins every page and touches none. The image is read, on any thread, as long as it is held.
-//! - **A write after a freeze** moves the table away from a pinned page, once per page and snapshot, by copying it.
-//!   When the image no longer needs the page, the write goes in place. For an image of numbers that is only written to a snapshot
-//!   the table saves the page's entries instead of copying the page.
-//! - **A batch** of updates asks for the memory of records some twenty ahead while it updates the present one, which hides
-//!   most of the time that a miss takes.
+//! - **Freeze** is O(pages): it pins every page and touches none. The image is read, on any thread, as long
+//!   as it is held.
+//! - **A write after a freeze** moves the table away from a pinned page, once per page and snapshot, by
+//!   copying it. When the image no longer needs the page, the write goes in place. For an image of numbers
+//!   that is only written to a snapshot the table saves the page's entries instead of copying the page.
+//! - **A batch** of updates asks for the memory of records some twenty ahead while it updates the present
+//!   one, which hides most of the time that a miss takes.
 //! - **Key groups** are the top of the directory, so an image is read in their order and can be cut by them.
 //!
 //! | module | what is inside |
@@ -29,8 +30,8 @@
 //! | `sweep` | a walk in pieces that removes and changes entries |
 //! | `page_view` | one page of an image, by key groups |
 //!
-//! After the heap backend of Flink with its copy-on-write state map; the directory is Fagin's extendible hashing, the tags and
-//! counters in buckets are F14's.
+//! After the heap backend of Flink with its copy-on-write state map; the directory is Fagin's extendible
+//! hashing, the tags and counters in buckets are F14's.
 
 mod batch;
 mod blocks;
@@ -83,9 +84,10 @@ type Spill<K, V> = BTreeMap<u64, Vec<(K, V)>>;
 
 /// A hash table owned by one worker.
 ///
-/// Every call takes the key's [`KeyHash`] along with the key: it was computed once, when the record was sent. Equal keys must
-/// come with equal hashes, and all key groups must be in the table's range. The hash need not be the key's own: a table whose keys
-/// are pairs of a job's key and something else takes the group of the former and bits that mix both.
+/// Every call takes the key's [`KeyHash`] along with the key: it was computed once, when the record was sent.
+/// Equal keys must come with equal hashes, and all key groups must be in the table's range. The hash need not
+/// be the key's own: a table whose keys are pairs of a job's key and something else takes the group of the
+/// former and bits that mix both.
 ///
 /// ```
 /// use stillstream_table::{KeysBy, Table};
@@ -108,10 +110,11 @@ type Spill<K, V> = BTreeMap<u64, Vec<(K, V)>>;
 ///
 /// # Panics
 ///
-/// A panic in a closure, clone or comparison of the caller leaves the table whole: the entry at hand is as it was or as the closure
-/// left it. A panic in a destructor leaks at most the other entries of its page.
+/// A panic in a closure, clone or comparison of the caller leaves the table whole: the entry at hand is as it
+/// was or as the closure left it. A panic in a destructor leaks at most the other entries of its page.
 pub struct Table<K, V> {
-    /// A power of two and at least 2 entries: place >> shift is always an index. All aliases of a page are equal.
+    /// A power of two and at least 2 entries: place >> shift is always an index. All aliases of a page are
+    /// equal.
     directory: Box<[Entry]>,
     shift: u32,
     /// Counts freezes; a page's stamp is the epoch of the first write after a freeze.
@@ -126,8 +129,8 @@ pub struct Table<K, V> {
     entries: PhantomData<(K, V)>,
 }
 
-// SAFETY: the table owns its pages or shares them, unchanging, with frozen tables; keys and values are Send and Sync for
-// being shared that way
+// SAFETY: the table owns its pages or shares them, unchanging, with frozen tables; keys and values are Send
+// and Sync for being shared that way
 unsafe impl<K: Send + Sync, V: Send + Sync> Send for Table<K, V> {}
 // SAFETY: `&Table` only reads
 unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Table<K, V> {}
@@ -171,7 +174,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         self.len == 0
     }
 
-    /// Memory in use, in bytes, without what keys and values own themselves and without pages that only snapshots hold.
+    /// Memory in use, in bytes, without what keys and values own themselves and without pages that only
+    /// snapshots hold.
     pub fn memory_bytes(&self) -> usize {
         let boxed = Form::<K, V>::BOXED_BYTES * self.len;
         let spilled = self.spill.as_ref().map_or(0, |spill| spill.len()) * (size_of::<(K, V)>() + 64);

@@ -12,8 +12,8 @@ use super::{Table, TableKey, TableValue};
 
 /// An image of a table of numbers that may be cut, and read once from start to end.
 ///
-/// As long as a page was not read, the table may give the image a page's entries in place of the page (see the module `saves`), so
-/// no page is touched before it is read.
+/// As long as a page was not read, the table may give the image a page's entries in place of the page (see
+/// the module `saves`), so no page is touched before it is read.
 pub struct FrozenNumbers<K, V>(FrozenTable<K, V>);
 
 impl<K, V> fmt::Debug for FrozenNumbers<K, V> {
@@ -153,7 +153,8 @@ mod tests {
         (found, saved)
     }
 
-    /// Random changes of a table while its images, plain ones among them, are cut, read, half read and dropped by another thread.
+    /// Random changes of a table while its images, plain ones among them, are cut, read, half read and
+    /// dropped by another thread.
     fn run<K: Key + Ord + Copy + std::fmt::Debug, V: Data + Copy + PartialEq + std::fmt::Debug>(
         seed: u64,
         keys: u64,

@@ -78,8 +78,8 @@ impl<'a, K: TableKey, V: TableValue> PageView<'a, K, V> {
         self.pinned.entry.depth() >= self.frozen.places.group_bits()
     }
 
-    /// How many cells each group of the page has, and the first of `group`. One, perhaps shared with others, if there are
-    /// several groups.
+    /// How many cells each group of the page has, and the first of `group`. One, perhaps shared with others,
+    /// if there are several groups.
     pub fn cells_of(&self, group: KeyGroup) -> (usize, usize) {
         match self.has_one_group() {
             true => (Self::CELLS, 0),
@@ -98,8 +98,8 @@ impl<'a, K: TableKey, V: TableValue> PageView<'a, K, V> {
             .then_some(KeyGroup(self.span.groups.start))
     }
 
-    /// Appends the binary form of each entry of a page that has a [`group_of_numbers`](Self::group_of_numbers), and says how
-    /// many they are.
+    /// Appends the binary form of each entry of a page that has a
+    /// [`group_of_numbers`](Self::group_of_numbers), and says how many they are.
     #[inline(always)]
     pub fn append_numbers(&self, out: &mut Vec<u8>) -> u32 {
         assert!(Form::<K, V>::is_numbers() && !self.pinned.entry.page().is_empty_page());
@@ -112,8 +112,8 @@ impl<'a, K: TableKey, V: TableValue> PageView<'a, K, V> {
     fn visit(&self, mut f: impl FnMut(KeyGroup, usize, &'a K, &'a V)) {
         let page = self.pinned.entry.page();
         let places = self.frozen.places;
-        // SAFETY: the image pins the page, so nobody writes it; slots given to the closure are taken, and what they hold stays
-        // while the image is borrowed
+        // SAFETY: the image pins the page, so nobody writes it; slots given to the closure are taken, and
+        // what they hold stays while the image is borrowed
         let entry =
             |spot: Spot| unsafe { (&*Form::<K, V>::key(page, spot), &*Form::<K, V>::value(page, spot)) };
         let one = self.has_one_group();

@@ -1,8 +1,9 @@
 //! The protocol of pins: who may touch a page, and who frees it.
 //!
-//! A word for each page: how many snapshots need it, and whether its table does not ([`ORPHAN`]). Only the table adds from 0, so that it
-//! needs no atomic operation where no snapshot holds the page; one that holds it may add for a part of itself. Whoever finds that
-//! nobody else is left frees the page: the table if the word was 0 when it marked it, a snapshot if it was `ORPHAN | 1`.
+//! A word for each page: how many snapshots need it, and whether its table does not ([`ORPHAN`]). Only the
+//! table adds from 0, so that it needs no atomic operation where no snapshot holds the page; one that holds
+//! it may add for a part of itself. Whoever finds that nobody else is left frees the page: the table if the
+//! word was 0 when it marked it, a snapshot if it was `ORPHAN | 1`.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -71,8 +72,8 @@ pub(super) fn take_over(pins: &impl Word) {
 /// Table: adds a snapshot.
 #[inline(always)]
 pub(super) fn pin(pins: &impl Word) {
-    // only the table adds from 0: where nothing is pinned, no snapshot touches the word. Relaxed, because the page
-    // reaches the snapshot's thread with the list.
+    // only the table adds from 0: where nothing is pinned, no snapshot touches the word. Relaxed, because the
+    // page reaches the snapshot's thread with the list.
     match pins.load(Ordering::Relaxed) {
         0 => pins.store(1, Ordering::Relaxed),
         n => {
@@ -85,7 +86,8 @@ pub(super) fn pin(pins: &impl Word) {
 /// Snapshot, which holds the page: adds one for a part of it.
 #[inline(always)]
 pub(super) fn pin_again(pins: &impl Word) {
-    // Relaxed: the page reaches other threads with the part. The count is not 0, so the table adds atomically too.
+    // Relaxed: the page reaches other threads with the part. The count is not 0, so the table adds atomically
+    // too.
     let before = pins.fetch_add(1, Ordering::Relaxed);
     assert!(before & !ORPHAN <= MOST, "more than 32766 parts of snapshots of one table are held");
 }
@@ -94,8 +96,8 @@ pub(super) fn pin_again(pins: &impl Word) {
 #[must_use]
 #[inline(always)]
 pub(super) fn unpin(pins: &impl Word) -> bool {
-    // Release: our reads happen before the next writer's writes; Acquire: if we are the last, everything others did to
-    // the page happened before
+    // Release: our reads happen before the next writer's writes; Acquire: if we are the last, everything
+    // others did to the page happened before
     let last = pins.fetch_sub(1, Ordering::AcqRel) == ORPHAN | 1;
     if last {
         // nobody else knows the page any more
@@ -155,7 +157,8 @@ mod tests {
         }
     }
 
-    /// A table of one page that is frozen, written and dropped, while snapshots are cut in two, read and released elsewhere.
+    /// A table of one page that is frozen, written and dropped, while snapshots are cut in two, read and
+    /// released elsewhere.
     fn life(writes: u64) {
         let mut page = Page::new(0);
         let (mut pages, mut threads) = (vec![page.clone()], Vec::new());

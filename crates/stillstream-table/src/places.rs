@@ -6,8 +6,8 @@ use stillstream_types::{KeyGroup, KeyGroupRange, KeyHash};
 
 const HASH_BITS: u32 = 48;
 
-/// Maps hashes to places: `(group - range.start)` in the top G bits, the 48 hash bits right below them. So the order of
-/// places is the order of key groups.
+/// Maps hashes to places: `(group - range.start)` in the top G bits, the 48 hash bits right below them. So
+/// the order of places is the order of key groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     range: KeyGroupRange,

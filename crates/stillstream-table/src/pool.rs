@@ -1,13 +1,14 @@
 //! Pages of 4 KiB, shared by the tables of one worker, and the counts that say who still needs a page.
 //!
-//! Pages are cut from chunks of 2 MiB. The first page of a chunk holds, for each other page, its pins, its number of
-//! entries and the epoch of its last first write; they are found by masking the page's address, so that a table's
-//! directory needs to hold nothing but the address.
+//! Pages are cut from chunks of 2 MiB. The first page of a chunk holds, for each other page, its pins, its
+//! number of entries and the epoch of its last first write; they are found by masking the page's address, so
+//! that a table's directory needs to hold nothing but the address.
 //!
 //! Who may touch what:
 //!
 //! - A page that no snapshot pins belongs to its table alone.
-//! - A pinned page never changes. The table pins, a snapshot unpins, on any thread; [`pins`] has the protocol.
+//! - A pinned page never changes. The table pins, a snapshot unpins, on any thread; [`pins`] has the
+//!   protocol.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -74,7 +75,8 @@ impl Page {
     #[inline(always)]
     unsafe fn pins<'a>(self) -> &'a AtomicU16 {
         let (head, index) = self.head();
-        // SAFETY: the head lies at the start of the chunk, index < CHUNK_PAGES, and pins are only touched atomically
+        // SAFETY: the head lies at the start of the chunk, index < CHUNK_PAGES, and pins are only touched
+        // atomically
         unsafe { &*(&raw const (*head).pins).cast::<AtomicU16>().add(index) }
     }
 
@@ -151,8 +153,8 @@ impl Page {
     /// Takes the only snapshot away, in its place.
     ///
     /// # Safety
-    /// The page belongs to the calling table; [`is_pinned_once`](Self::is_pinned_once) was true, the snapshot has given its hold to
-    /// the table and does not touch the page any more.
+    /// The page belongs to the calling table; [`is_pinned_once`](Self::is_pinned_once) was true, the snapshot
+    /// has given its hold to the table and does not touch the page any more.
     #[inline(always)]
     pub(super) unsafe fn take_over(self) {
         // SAFETY: a table keeps its pool alive
@@ -194,7 +196,8 @@ impl Page {
 
 /// A directory entry: a page, its local depth, and whether it is *own*.
 ///
-/// Own: no snapshot needs the page and it was written since the last freeze, so a write needs no look at the pins.
+/// Own: no snapshot needs the page and it was written since the last freeze, so a write needs no look at the
+/// pins.
 #[derive(Clone, Copy)]
 pub(super) struct Entry(*mut u8);
 
@@ -243,9 +246,9 @@ unsafe impl Sync for Pinned {}
 
 /// Memory for the pages of many tables.
 ///
-/// A clone is another handle of the same pool. A pool lives as long as a handle, table or frozen table of it; pages
-/// that tables give up are used again by all tables of the pool. [`Table::new`](super::Table::new) takes the pool of
-/// the calling thread.
+/// A clone is another handle of the same pool. A pool lives as long as a handle, table or frozen table of it;
+/// pages that tables give up are used again by all tables of the pool. [`Table::new`](super::Table::new)
+/// takes the pool of the calling thread.
 #[derive(Clone)]
 pub struct PagePool {
     shared: Arc<Mutex<State>>,
@@ -361,8 +364,8 @@ impl PagePool {
         self.lock().lists.pop().unwrap_or_default()
     }
 
-    /// So many words, all 0. Asking the system for memory could take long within a freeze: it waits while another thread makes pages
-    /// present.
+    /// So many words, all 0. Asking the system for memory could take long within a freeze: it waits while
+    /// another thread makes pages present.
     pub(super) fn take_words(&self, len: usize) -> Box<[AtomicU32]> {
         let words = {
             let known = &mut self.lock().words;
@@ -461,8 +464,8 @@ impl Chunk {
     /// Makes all of it present. The caller keeps the pool alive.
     pub(super) fn make_present(&self) {
         #[cfg(all(target_os = "linux", not(miri)))]
-        // SAFETY: the range is the pool's, and nothing in it is changed. Where it fails (before Linux 5.14), the first touch makes
-        // pages present.
+        // SAFETY: the range is the pool's, and nothing in it is changed. Where it fails (before Linux 5.14),
+        // the first touch makes pages present.
         unsafe {
             libc::madvise(self.0.as_ptr().cast(), CHUNK_BYTES, libc::MADV_POPULATE_WRITE);
         }

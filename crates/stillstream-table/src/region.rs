@@ -1,8 +1,9 @@
 //! Memory for chunks, taken from the system in large pieces.
 //!
-//! Not from the allocator: what that hands out may have been touched before, on small pages, and then huge pages stay away
-//! (measured: 12 of 40 MB were on huge pages, and an update at 10^6 keys took twice the time). Address space costs nothing until
-//! it is touched, so a pool takes some ahead; a few large pieces, because the number of mappings of a process is limited.
+//! Not from the allocator: what that hands out may have been touched before, on small pages, and then huge
+//! pages stay away (measured: 12 of 40 MB were on huge pages, and an update at 10^6 keys took twice the
+//! time). Address space costs nothing until it is touched, so a pool takes some ahead; a few large pieces,
+//! because the number of mappings of a process is limited.
 
 use std::alloc::handle_alloc_error;
 use std::ptr::NonNull;
@@ -57,8 +58,8 @@ impl Drop for Regions {
     }
 }
 
-/// Zeroed memory, aligned to a chunk. Huge pages are asked for, but not for the `first` chunk of a pool: with them the first
-/// touch costs 2 MiB, which a small state does not need.
+/// Zeroed memory, aligned to a chunk. Huge pages are asked for, but not for the `first` chunk of a pool: with
+/// them the first touch costs 2 MiB, which a small state does not need.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn take(bytes: usize, first: bool) -> Option<NonNull<u8>> {
     let all = bytes + CHUNK_BYTES;
@@ -72,8 +73,8 @@ fn take(bytes: usize, first: bool) -> Option<NonNull<u8>> {
     let mapped = mapped.cast::<u8>();
     let before = mapped.align_offset(CHUNK_BYTES);
     let after = CHUNK_BYTES - before;
-    // SAFETY: `before`, `bytes` and `after` are the parts of the mapping; the outer two are ours alone and not used. The
-    // advice changes no content; where it fails, pages stay small.
+    // SAFETY: `before`, `bytes` and `after` are the parts of the mapping; the outer two are ours alone and
+    // not used. The advice changes no content; where it fails, pages stay small.
     unsafe {
         let start = mapped.add(before);
         if before > 0 {

@@ -1,18 +1,20 @@
 //! Entries that a table saves for an image before it changes their page.
 //!
-//! While an image is held, a table copies a page before it writes it. For pages of numbers that are only held to be written to
-//! a snapshot there is something better: the table saves the entries in the form in which they will be written, gives the
-//! image that instead of the page, and goes on in the page itself. That takes half the memory of a copy, writes half the lines, and
-//! the threads that write the snapshot have nothing left to encode there.
+//! While an image is held, a table copies a page before it writes it. For pages of numbers that are only held
+//! to be written to a snapshot there is something better: the table saves the entries in the form in which
+//! they will be written, gives the image that instead of the page, and goes on in the page itself. That takes
+//! half the memory of a copy, writes half the lines, and the threads that write the snapshot have nothing
+//! left to encode there.
 //!
 //! One word for each page says how it is:
 //!
 //! - `HELD`: the image has the page, and nobody else but the table.
-//! - `TAKEN`: a thread that writes the image came first and reads the page, or the image gave it up. The table copies as usual.
+//! - `TAKEN`: a thread that writes the image came first and reads the page, or the image gave it up. The
+//!   table copies as usual.
 //! - else: the table came first; the word says where the entries lie, and the image no longer holds the page.
 //!
-//! Table and image each leave `HELD` by one atomic operation, so one of them comes first and nobody waits. Pages that lie in
-//! several parts of an image are never `HELD`.
+//! Table and image each leave `HELD` by one atomic operation, so one of them comes first and nobody waits.
+//! Pages that lie in several parts of an image are never `HELD`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,8 +50,8 @@ macro_rules! word {
 }
 word!(AtomicU32);
 
-/// Image: comes to a page, to read it or to let it go. The place of its entries if the table has saved them: the image does not hold
-/// the page any more.
+/// Image: comes to a page, to read it or to let it go. The place of its entries if the table has saved them:
+/// the image does not hold the page any more.
 fn take(word: &impl Word) -> Option<u32> {
     // Acquire: what the table saved
     let was = word.swap(TAKEN, Ordering::AcqRel);
@@ -87,16 +89,16 @@ impl Saves {
         &self.words[(place >> self.shift) as usize]
     }
 
-    /// Comes to the page whose range starts at `place`, for the image: the `bytes` of its entries if the table has saved them. The
-    /// image holds the page if and only if there are none.
+    /// Comes to the page whose range starts at `place`, for the image: the `bytes` of its entries if the
+    /// table has saved them. The image holds the page if and only if there are none.
     pub(super) fn take(&self, place: u64, bytes: usize) -> Option<&[u8]> {
         let at = take(self.word(place))? as usize;
         let (block, offset) = (at / BLOCK_BYTES, at % BLOCK_BYTES);
         let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let start = blocks[block].start();
         assert!(offset + bytes <= BLOCK_BYTES);
-        // SAFETY: the table wrote so many bytes there before it published the place, and does not write them again. The block
-        // stays where it is until `self` is dropped.
+        // SAFETY: the table wrote so many bytes there before it published the place, and does not write them
+        // again. The block stays where it is until `self` is dropped.
         Some(unsafe { std::slice::from_raw_parts(start.add(offset), bytes) })
     }
 }
@@ -133,8 +135,8 @@ impl Saver {
         Arc::strong_count(&self.saves) == 1
     }
 
-    /// Saves the page whose range starts at `place`, by a function that writes `bytes` and at most `over` more. True: the
-    /// image does not hold the page any more.
+    /// Saves the page whose range starts at `place`, by a function that writes `bytes` and at most `over`
+    /// more. True: the image does not hold the page any more.
     pub(super) fn save(
         &mut self,
         place: u64,

@@ -1,7 +1,8 @@
-//! A counted box: how a value that owns memory, or a wide one, lies in the pages of a table and its snapshots.
+//! A counted box: how a value that owns memory, or a wide one, lies in the pages of a table and its
+//! snapshots.
 //!
-//! Copying a page then adds one to a counter per value; a value itself is cloned only when it is written while a
-//! snapshot still holds it. `Arc` would do, but its `get_mut` pays for weak pointers at every write.
+//! Copying a page then adds one to a counter per value; a value itself is cloned only when it is written
+//! while a snapshot still holds it. `Arc` would do, but its `get_mut` pays for weak pointers at every write.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,8 +32,8 @@ impl<T> Shared<T> {
     /// The caller is a holder.
     #[inline(always)]
     pub(super) unsafe fn hold(this: *mut Self) {
-        // SAFETY: alive. Relaxed as in `Arc`: a holder needs no order to make another. It cannot overflow: each
-        // holder is a slot in a page of its own.
+        // SAFETY: alive. Relaxed as in `Arc`: a holder needs no order to make another. It cannot overflow:
+        // each holder is a slot in a page of its own.
         unsafe { (*this).holders.fetch_add(1, Ordering::Relaxed) };
     }
 
@@ -52,8 +53,8 @@ impl<T> Shared<T> {
     /// The caller is a holder and forgets the box.
     #[inline]
     pub(super) unsafe fn release(this: *mut Self) {
-        // SAFETY: alive until our hold ends. AcqRel: all uses by others happen before the drop (a fence for the last
-        // holder would do, but ThreadSanitizer does not understand fences).
+        // SAFETY: alive until our hold ends. AcqRel: all uses by others happen before the drop (a fence for
+        // the last holder would do, but ThreadSanitizer does not understand fences).
         unsafe {
             if (*this).holders.fetch_sub(1, Ordering::AcqRel) == 1 {
                 drop(Box::from_raw(this));
@@ -77,7 +78,8 @@ impl<T> Shared<T> {
     /// The second half: ends the hold and returns the value itself if there is no copy.
     ///
     /// # Safety
-    /// The caller is a holder, forgets the box, and `copy` is what [`copy_if_held`](Self::copy_if_held) returned.
+    /// The caller is a holder, forgets the box, and `copy` is what [`copy_if_held`](Self::copy_if_held)
+    /// returned.
     #[inline]
     pub(super) unsafe fn leave(this: *mut Self, copy: Option<T>) -> T {
         // SAFETY: alive; without a copy we were the only holder, and only a holder can make another

@@ -1,9 +1,10 @@
 //! Memory made present ahead of the worker.
 //!
-//! The first touch of fresh memory takes long: up to 5 ms where a huge page must be cleared. While a snapshot is held, a table takes
-//! memory for each page that it copies or saves. So a freeze of a large table asks for memory, and a thread of the process, which does
-//! nothing else, makes piece after piece present while the worker uses the ones before. What a snapshot took is free when it ends and
-//! serves the next one: there is work for the first snapshots, and where a table has grown.
+//! The first touch of fresh memory takes long: up to 5 ms where a huge page must be cleared. While a snapshot
+//! is held, a table takes memory for each page that it copies or saves. So a freeze of a large table asks for
+//! memory, and a thread of the process, which does nothing else, makes piece after piece present while the
+//! worker uses the ones before. What a snapshot took is free when it ends and serves the next one: there is
+//! work for the first snapshots, and where a table has grown.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -67,7 +68,8 @@ impl Wanted {
     }
 }
 
-/// Adds what is missing. What the worker takes meanwhile is part of what was asked for: it is not made up for.
+/// Adds what is missing. What the worker takes meanwhile is part of what was asked for: it is not made up
+/// for.
 fn fill(pool: &Weak<Pool>, wanted: Wanted) {
     let missing = pool.upgrade().map_or(0, |pool| wanted.missing(&lock(&pool)));
     for _ in 0..missing {

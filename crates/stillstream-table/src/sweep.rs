@@ -16,9 +16,9 @@ pub enum Fate {
 }
 
 impl<K: TableKey, V: TableValue> Table<K, V> {
-    /// Looks at the entries of the pages from place `at` on, until there were `most`, and moves `at` behind them; back to 0 at
-    /// the end, where one call stops. Entries that stay while they are swept are looked at once in each round, whatever
-    /// else changes. Only pages in which something goes or changes are written.
+    /// Looks at the entries of the pages from place `at` on, until there were `most`, and moves `at` behind
+    /// them; back to 0 at the end, where one call stops. Entries that stay while they are swept are looked at
+    /// once in each round, whatever else changes. Only pages in which something goes or changes are written.
     pub fn sweep(
         &mut self,
         at: &mut u64,
@@ -47,7 +47,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
             if !fates.is_empty() {
                 let page = self.make_own(place).page();
                 for (spot, fate) in fates.drain(..) {
-                    // SAFETY: the slot is taken, in a copy of the page too, and the page is own; no slot is given twice
+                    // SAFETY: the slot is taken, in a copy of the page too, and the page is own; no slot is
+                    // given twice
                     unsafe {
                         match fate {
                             Fate::Goes => {

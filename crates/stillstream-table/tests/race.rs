@@ -1,7 +1,8 @@
 //! The protocol of pins between a table and a reader of its images, on two threads without a pause.
 //!
-//! The hand-over uses atomics of its own and not a channel of the standard library, whose code ThreadSanitizer does not
-//! see: so this test can run under it (`-Zsanitizer=thread`) and what it reports is ours.
+//! The hand-over uses atomics of its own and not a channel of the standard library, whose code
+//! ThreadSanitizer does not see: so this test can run under it (`-Zsanitizer=thread`) and what it reports is
+//! ours.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};

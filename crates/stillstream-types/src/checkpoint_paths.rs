@@ -6,12 +6,14 @@
 //! <dir>/<job id>/taskowned/..     files that tasks own
 //! ```
 //!
-//! A savepoint lies where a person wants it, in a directory `savepoint-<job>-<random>` of its own, and owns all its files.
+//! A savepoint lies where a person wants it, in a directory `savepoint-<job>-<random>` of its own, and owns
+//! all its files.
 //!
-//! All other paths here are relative to the job's checkpoint directory. The numbers are part of the protocol: a checkpoint's directory
-//! belongs to it alone, for an id is never used twice, and an acknowledgement may name a shared file of its own checkpoint, or
-//! one that a completed checkpoint names, and no other. So a parser takes the name that is written for a number and no other:
-//! `parse` alone would take `+7` and `07` as well.
+//! All other paths here are relative to the job's checkpoint directory. The numbers are part of the protocol:
+//! a checkpoint's directory belongs to it alone, for an id is never used twice, and an acknowledgement may
+//! name a shared file of its own checkpoint, or one that a completed checkpoint names, and no other. So a
+//! parser takes the name that is written for a number and no other: `parse` alone would take `+7` and `07` as
+//! well.
 
 use crate::{CheckpointId, JobId};
 
@@ -60,7 +62,8 @@ pub fn shared_file(by: CheckpointId, rest: &str) -> String {
     format!("{SHARED_FOLDER}/{by}-{rest}")
 }
 
-/// The checkpoint that wrote the shared file at this path; `None` for a path that [`shared_file`] does not make.
+/// The checkpoint that wrote the shared file at this path; `None` for a path that [`shared_file`] does not
+/// make.
 pub fn creator(path: &str) -> Option<CheckpointId> {
     creator_of_name(path.strip_prefix(SHARED_FOLDER)?.strip_prefix('/')?)
 }
@@ -76,7 +79,8 @@ pub fn is_shared(path: &str) -> bool {
     first(path) == SHARED_FOLDER
 }
 
-/// Whether a job that runs writes at this path: it lies in a checkpoint's directory, or in a folder that checkpoints share.
+/// Whether a job that runs writes at this path: it lies in a checkpoint's directory, or in a folder that
+/// checkpoints share.
 pub fn is_of_a_run(path: &str) -> bool {
     let first = first(path);
     checkpoint_of(first).is_some() || first == SHARED_FOLDER || first == TASK_OWNED_FOLDER

@@ -62,7 +62,8 @@ choice! {
 }
 
 choice! {
-    /// Who else may read the files that a job makes: checkpoints, the register, output. A process' umask may take more away.
+    /// Who else may read the files that a job makes: checkpoints, the register, output. A process' umask may
+    /// take more away.
     FileAccess {
         /// The user that runs the job alone: files 0600, folders 0700.
         Owner = "owner",

@@ -13,7 +13,8 @@ pub enum ErrorKind {
     State,
     /// A snapshot is damaged or missing: trying again cannot help.
     CorruptSnapshot,
-    /// The program cannot go on with the state of the snapshot that it was to start from; nothing was changed.
+    /// The program cannot go on with the state of the snapshot that it was to start from; nothing was
+    /// changed.
     Incompatible,
     /// Checkpoints failed more often than is tolerated.
     Checkpoint,

@@ -1,11 +1,12 @@
 //! State handles: what a task hands to the coordinator when its snapshot is durable.
 //!
 //! A handle names bytes; it does not hold them, small state aside. Paths are relative to the job's checkpoint
-//! directory (the *anchor*), so that a snapshot can be moved. Each handle carries length and CRC-32C, which are checked
-//! when it is read.
+//! directory (the *anchor*), so that a snapshot can be moved. Each handle carries length and CRC-32C, which
+//! are checked when it is read.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::checkpoint_paths;
@@ -59,8 +60,8 @@ impl StreamHandle {
     }
 }
 
-/// Where one key group lies within a stream. Each section has its own checksum, so that a subtask which reads only its
-/// own ranges still verifies every byte that it reads.
+/// Where one key group lies within a stream. Each section has its own checksum, so that a subtask which reads
+/// only its own ranges still verifies every byte that it reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyGroupSection {
     /// Which key group.
@@ -78,7 +79,8 @@ pub struct KeyGroupSection {
 pub struct KeyedStateHandle {
     /// The key groups that the handle covers (sections of empty groups are left out).
     pub range: KeyGroupRange,
-    /// The header: names, kinds and types of the states, as the backend wrote it. Checksummed as `header_crc32c`.
+    /// The header: names, kinds and types of the states, as the backend wrote it. Checksummed as
+    /// `header_crc32c`.
     pub header_len: u64,
     /// CRC-32C of the header.
     pub header_crc32c: u32,
@@ -108,8 +110,8 @@ pub struct NamedStream {
 
 /// Keyed state of one subtask as a set of files, some of which earlier checkpoints wrote.
 ///
-/// A file below `shared/` is named by several checkpoints and lives as long as one of them does; all others belong to
-/// this checkpoint alone.
+/// A file below `shared/` is named by several checkpoints and lives as long as one of them does; all others
+/// belong to this checkpoint alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IncrementalHandle {
     /// The key groups that the handle covers.
@@ -118,7 +120,8 @@ pub struct IncrementalHandle {
     pub format: IncrementalFormat,
     /// The backend instance that wrote it: file names are unique within one.
     pub backend: u64,
-    /// What the backend needs to read the files: names, kinds and types of the states, and how the files belong together.
+    /// What the backend needs to read the files: names, kinds and types of the states, and how the files
+    /// belong together.
     pub meta: StreamHandle,
     /// The files, in the order of the backend.
     pub files: Vec<NamedStream>,
@@ -192,8 +195,8 @@ pub struct OperatorStateHandle {
 pub struct OperatorSubtaskState {
     /// Keyed state; more than one handle after a restore with another parallelism.
     pub keyed: Vec<KeyedStateHandle>,
-    /// Keyed state that shares files with earlier checkpoints; more than one handle after a restore with another
-    /// parallelism.
+    /// Keyed state that shares files with earlier checkpoints; more than one handle after a restore with
+    /// another parallelism.
     pub incremental: Vec<IncrementalHandle>,
     /// Operator state; more than one handle after a restore with another parallelism.
     pub operator: Vec<OperatorStateHandle>,
@@ -301,12 +304,58 @@ pub struct SavepointTarget {
     pub format: SavepointFormat,
 }
 
+/// Which checkpoint somebody wants who asks for one (Flink's `CheckpointType`).
+///
+/// ```
+/// use stillstream_types::CheckpointType;
+/// assert_eq!("FULL".parse(), Ok(CheckpointType::Full));
+/// assert_eq!(CheckpointType::default().to_string(), "CONFIGURED");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum CheckpointType {
+    /// As the job takes them by itself: incremental if `execution.checkpointing.incremental` says so.
+    #[default]
+    Configured,
+    /// One that names no file of an earlier checkpoint. Later incremental ones build on it.
+    Full,
+    /// One that leaves out what completed checkpoints hold. Only for a job whose checkpoints are incremental.
+    Incremental,
+}
+
+impl CheckpointType {
+    /// All of them, with their names.
+    const NAMES: [(Self, &'static str); 3] =
+        [(Self::Configured, "CONFIGURED"), (Self::Full, "FULL"), (Self::Incremental, "INCREMENTAL")];
+}
+
+impl fmt::Display for CheckpointType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Self::NAMES.iter().filter(|(kind, _)| kind == self).try_for_each(|(_, name)| f.write_str(name))
+    }
+}
+
+impl FromStr for CheckpointType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::NAMES.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind);
+        known.ok_or_else(|| {
+            format!(
+                "checkpoint type `{text}` is not known: `CONFIGURED`, `FULL` or `INCREMENTAL` is expected"
+            )
+        })
+    }
+}
+
 /// In which form an operator is asked for its state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SnapshotForm {
-    /// For a checkpoint: whatever is fastest to write and to restore, and it may name files of completed checkpoints.
+    /// For a checkpoint: whatever is fastest to write and to restore, and it may name files of completed
+    /// checkpoints.
     #[default]
     Checkpoint,
+    /// For a checkpoint that names no file of an earlier one. Later ones may name its files.
+    FullCheckpoint,
     /// For a savepoint, which names no file but its own.
     Savepoint(SavepointFormat),
 }
@@ -360,12 +409,14 @@ impl CheckpointMetadata {
 pub struct CompletedRef {
     /// Its number.
     pub id: CheckpointId,
-    /// Its directory, relative to the job's checkpoint directory, as in `chk-17`; of a savepoint the whole location.
+    /// Its directory, relative to the job's checkpoint directory, as in `chk-17`; of a savepoint the whole
+    /// location.
     pub path: String,
 }
 
 impl CompletedRef {
-    /// Whether it is a savepoint: then its path is a location, it belongs to a person, and the system never deletes it.
+    /// Whether it is a savepoint: then its path is a location, it belongs to a person, and the system never
+    /// deletes it.
     ///
     /// ```
     /// use stillstream_types::{CheckpointId, CompletedRef};
@@ -398,11 +449,11 @@ pub enum JobOutcome {
     Cancelled,
     /// It failed for good: a new start resumes from the newest completed checkpoint.
     Failed,
-    /// A person, or the system's request to end, stopped it with a last checkpoint (Ctrl-C, SIGTERM): a new start resumes from
-    /// that.
+    /// A person, or the system's request to end, stopped it with a last checkpoint (Ctrl-C, SIGTERM): a new
+    /// start resumes from that.
     Suspended,
-    /// A person stopped it with a savepoint, which is the last of `retained`: it does not run again unless a person says from
-    /// where.
+    /// A person stopped it with a savepoint, which is the last of `retained`: it does not run again unless a
+    /// person says from where.
     Stopped,
 }
 
@@ -478,7 +529,8 @@ pub struct StartedFrom {
     pub claimed: bool,
 }
 
-/// How a life of a job began: what a person chose, so that a supervisor may start the same command line again.
+/// How a life of a job began: what a person chose, so that a supervisor may start the same command line
+/// again.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct JobStart {
     /// The snapshot that it began from, if a person named one.
@@ -491,7 +543,8 @@ pub struct JobStart {
 
 /// The one truth about a job's checkpoints, changed only by compare-and-set.
 ///
-/// Invariants: `generation` and `last_checkpoint_id` never go back; every checkpoint in `completed` exists whole.
+/// Invariants: `generation` and `last_checkpoint_id` never go back; every checkpoint in `completed` exists
+/// whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegisterRecord {
     /// Whose record it is.
@@ -504,14 +557,15 @@ pub struct RegisterRecord {
     pub outcome: JobOutcome,
     /// The highest checkpoint id that any attempt ever used or may have used.
     pub last_checkpoint_id: CheckpointId,
-    /// Retained checkpoints, oldest first. The savepoint of a stop is among them from the moment at which it is complete until
-    /// the stop is recorded: whatever happens between the two goes on from there.
+    /// Retained checkpoints, oldest first. The savepoint of a stop is among them from the moment at which it
+    /// is complete until the stop is recorded: whatever happens between the two goes on from there.
     pub completed: Vec<CompletedRef>,
-    /// Checkpoints of earlier, cancelled runs that their owner asked to keep, and savepoints with which runs were stopped. Never
-    /// restored from by themselves, and never deleted by the system.
+    /// Checkpoints of earlier, cancelled runs that their owner asked to keep, and savepoints with which runs
+    /// were stopped. Never restored from by themselves, and never deleted by the system.
     pub retained: Vec<CompletedRef>,
     /// How the job ended. `None` while it runs, and in records of releases that did not write it.
     pub ended: Option<Box<JobEnd>>,
-    /// How this life of the job began. `None` where nothing was chosen, and in records of releases that did not write it.
+    /// How this life of the job began. `None` where nothing was chosen, and in records of releases that did
+    /// not write it.
     pub began: Option<Box<JobStart>>,
 }

@@ -1,7 +1,7 @@
 //! The vocabulary of Stillstream: ids, key groups, event time, state handles, choices of a job and errors.
 //!
-//! This crate uses no clock and, apart from the modes of files and the scheduling of threads, asks nothing of the
-//! system. Every other crate may use it; it uses none of them.
+//! This crate uses no clock and, apart from the modes of files and the scheduling of threads, asks nothing of
+//! the system. Every other crate may use it; it uses none of them.
 //!
 //! | module | what is inside |
 //! |---|---|
@@ -41,8 +41,8 @@ pub use choice::{
 };
 pub use error::{Error, ErrorKind, Result, ResultExt};
 pub use handle::{
-    CheckpointKind, CheckpointMetadata, CompletedRef, IncrementalFormat, IncrementalHandle, JobEnd,
-    JobFigures, JobOutcome, JobStart, KeyGroupSection, KeyedSnapshot, KeyedStateHandle, NamedStream,
+    CheckpointKind, CheckpointMetadata, CheckpointType, CompletedRef, IncrementalFormat, IncrementalHandle,
+    JobEnd, JobFigures, JobOutcome, JobStart, KeyGroupSection, KeyedSnapshot, KeyedStateHandle, NamedStream,
     OperatorState, OperatorStateEntry, OperatorStateHandle, OperatorSubtaskState, RedistributionMode,
     RegisterRecord, SavepointFormat, SavepointTarget, SnapshotForm, SnapshotIdentity, StartedFrom,
     StreamHandle, TaskSnapshot,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// How a failed job is started again (`restart-strategy.type` and the keys below it). Each restart begins at the last
-/// completed checkpoint.
+/// How a failed job is started again (`restart-strategy.type` and the keys below it). Each restart begins at
+/// the last completed checkpoint.
 ///
-/// Without one: no restart without checkpoints; with them [`exponential_delay`](Self::exponential_delay) from a second to a
-/// minute by a factor of 1.5, without a limit.
+/// Without one: no restart without checkpoints; with them [`exponential_delay`](Self::exponential_delay) from
+/// a second to a minute by a factor of 1.5, without a limit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum RestartStrategy {
     /// `none`: the first failure is the last.
@@ -35,12 +35,13 @@ pub enum RestartStrategy {
         max_backoff: Duration,
         /// `restart-strategy.exponential-delay.backoff-multiplier`: growth for each failure, at least 1.
         backoff_multiplier: f64,
-        /// `restart-strategy.exponential-delay.reset-backoff-threshold`: after so much healthy time the pause is the
-        /// first again.
+        /// `restart-strategy.exponential-delay.reset-backoff-threshold`: after so much healthy time the pause
+        /// is the first again.
         reset_backoff_threshold: Duration,
         /// `restart-strategy.exponential-delay.jitter-factor`: random spread as a share of the pause, 0 to 1.
         jitter_factor: f64,
-        /// `restart-strategy.exponential-delay.attempts-before-reset-backoff`: so many restarts without a reset between.
+        /// `restart-strategy.exponential-delay.attempts-before-reset-backoff`: so many restarts without a
+        /// reset between.
         attempts_before_reset_backoff: u32,
     },
 }
@@ -64,8 +65,8 @@ impl RestartStrategy {
         Self::FailureRate { max_failures_per_interval: max_failures, interval, delay }
     }
 
-    /// Restarts without a limit. The pause begins with `initial`, grows by the factor `multiplier` up to `max`, is spread by
-    /// 10 %, and is the first again after an hour without a failure.
+    /// Restarts without a limit. The pause begins with `initial`, grows by the factor `multiplier` up to
+    /// `max`, is spread by 10 %, and is the first again after an hour without a failure.
     pub fn exponential_delay(initial: Duration, max: Duration, multiplier: f64) -> Self {
         Self::ExponentialDelay {
             initial_backoff: initial,
@@ -77,8 +78,8 @@ impl RestartStrategy {
         }
     }
 
-    /// What holds when nothing is configured: `none` without checkpoints, `exponential-delay` with them, as in Flink since
-    /// 1.20.
+    /// What holds when nothing is configured: `none` without checkpoints, `exponential-delay` with them, as
+    /// in Flink since 1.20.
     pub fn default_for(checkpointing: bool) -> Self {
         match checkpointing {
             true => Self::exponential_delay(Duration::from_secs(1), Duration::from_secs(60), 1.5),

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 /// A point in event time or processing time: milliseconds since 1970-01-01T00:00:00Z.
 ///
-/// Reads and writes RFC 3339 in UTC. Years outside of 0000 to 9999, which RFC 3339 does not have, carry a sign and may have
-/// more digits (`+292278994-08-17T07:12:55.806Z`), as in ISO 8601; the two ends of time are `-infinity` and `infinity`.
-/// Each timestamp that is written can be read.
+/// Reads and writes RFC 3339 in UTC. Years outside of 0000 to 9999, which RFC 3339 does not have, carry a
+/// sign and may have more digits (`+292278994-08-17T07:12:55.806Z`), as in ISO 8601; the two ends of time are
+/// `-infinity` and `infinity`. Each timestamp that is written can be read.
 ///
 /// ```
 /// use stillstream_types::{Timestamp, time::hours};
@@ -148,8 +148,8 @@ impl fmt::Debug for Timestamp {
 impl FromStr for Timestamp {
     type Err = String;
 
-    /// Reads `2013-01-01T10:15:00Z`, with an optional fraction of a second and an optional offset (`+02:00`), and the other
-    /// forms that a timestamp is written in.
+    /// Reads `2013-01-01T10:15:00Z`, with an optional fraction of a second and an optional offset (`+02:00`),
+    /// and the other forms that a timestamp is written in.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "-infinity" => Ok(Self::MIN),
@@ -239,7 +239,8 @@ impl<'de> serde::Deserialize<'de> for Timestamp {
 /// How far event time is on a channel, or for an operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventTime {
-    /// No earlier record will come, late ones aside. Milliseconds since 1970; `i64::MAX` is the end of the input.
+    /// No earlier record will come, late ones aside. Milliseconds since 1970; `i64::MAX` is the end of the
+    /// input.
     pub watermark: i64,
     /// Nothing is expected for now: whoever combines several channels does not wait for this one.
     pub idle: bool,

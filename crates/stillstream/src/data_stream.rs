@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use stillstream_runtime::Operator;
 use stillstream_runtime::exchange::{BorrowedKey, OwnedKey};
@@ -57,6 +58,11 @@ impl<T: Data> DataStream<T> {
         Self { graph, upstreams: vec![upstream], records: PhantomData }
     }
 
+    /// A stream that no operator makes, for one that has its inputs otherwise.
+    pub(crate) fn of_nothing(graph: Graph) -> Self {
+        Self { graph, upstreams: Vec::new(), records: PhantomData }
+    }
+
     pub(crate) fn graph(&self) -> &Graph {
         &self.graph
     }
@@ -80,7 +86,7 @@ impl<T: Data> DataStream<T> {
             if self.graph.is_source(*node))
     }
 
-    fn with_exchange(&self, exchange: Exchange) -> Self {
+    pub(crate) fn with_exchange(&self, exchange: Exchange) -> Self {
         let mut stream = self.clone();
         stream.upstreams.iter_mut().for_each(|upstream| upstream.exchange = exchange.clone());
         stream
@@ -92,7 +98,7 @@ impl<T: Data> DataStream<T> {
             [Upstream { node, side: None, exchange: Exchange::Forward }] => self.graph.change(*node, f),
             _ => self.graph.mistake(format!(
                 "{what} names no operator: it was called on a union, a side output, or after rebalance() or \
-                 broadcast(); call it directly after the operator that it is meant for"
+                 another partitioning; call it directly after the operator that it is meant for"
             )),
         }
         self
@@ -259,16 +265,6 @@ impl<T: Data> DataStream<T> {
         stream
     }
 
-    /// Deals the records out evenly to the subtasks of the next operator.
-    pub fn rebalance(&self) -> DataStream<T> {
-        self.with_exchange(Exchange::Rebalance)
-    }
-
-    /// Sends every record to every subtask of the next operator.
-    pub fn broadcast(&self) -> DataStream<T> {
-        self.with_exchange(Exchange::Broadcast)
-    }
-
     /// The records that the operator of this stream emits into a side output.
     ///
     /// ```
@@ -337,6 +333,26 @@ impl<T: Data> DataStream<T> {
     /// of its state. 1 to 32768.
     pub fn set_max_parallelism(self, max_parallelism: u32) -> Self {
         self.change("set_max_parallelism()", |node| node.max_parallelism = Some(max_parallelism))
+    }
+
+    /// Puts the operator, and what can share a task with it behind it, into a task that begins with it.
+    pub fn start_new_chain(self) -> Self {
+        self.change("start_new_chain()", |node| node.starts_chain = true)
+    }
+
+    /// How long a record that the operator emits may wait for more to be sent with it, in place of
+    /// [`execution.buffer-timeout`](crate::config); zero sends each record by itself, and `None` waits until a batch is full. It holds
+    /// for all operators that share its task; of several the shortest counts.
+    ///
+    /// ```
+    /// # use stillstream::prelude::*;
+    /// # let env = StreamExecutionEnvironment::new();
+    /// let alerts = env.from_collection(vec![1u64]).filter(|n| *n > 100).set_buffer_timeout(Duration::ZERO);
+    /// # let _ = alerts;
+    /// ```
+    pub fn set_buffer_timeout(self, timeout: impl Into<Option<Duration>>) -> Self {
+        let timeout = timeout.into();
+        self.change("set_buffer_timeout()", |node| node.buffer_timeout = Some(timeout))
     }
 
     /// Gives the operator a task of its own, so that it does not share a thread's turn with its neighbours.

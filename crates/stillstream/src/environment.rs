@@ -50,7 +50,8 @@ pub struct StreamExecutionEnvironment {
     /// What keys cannot say of a backend.
     backend: MemoryStateBackend,
     arguments: Vec<String>,
-    /// The program was started with the environment's arguments: whoever did that can watch and drive its jobs.
+    /// The program was started with the environment's arguments: whoever did that can watch and drive its
+    /// jobs.
     from_args: bool,
     /// Jobs that were executed, each with its graph and the size that it had.
     executed: RefCell<Vec<(String, Graph, usize)>>,
@@ -171,11 +172,12 @@ impl StreamExecutionEnvironment {
 impl StreamExecutionEnvironment {
     /// Runs what was built and waits for its end.
     ///
-    /// SIGINT (Ctrl-C) and SIGTERM stop a job that the program's main thread executes so with a last checkpoint: its output is
-    /// committed, and the next start goes on from there. A second one ends the process at once. Key `stillstream.signals`.
+    /// SIGINT (Ctrl-C) and SIGTERM stop a job that the program's main thread executes so with a last
+    /// checkpoint: its output is committed, and the next start goes on from there. A second one ends the
+    /// process at once. Key `stillstream.signals`.
     ///
-    /// Where the program was started with `plan` ([`from_args`](Self::from_args)) nothing runs: the operators are printed with their
-    /// ids and states, and the program ends here with exit code 0.
+    /// Where the program was started with `plan` ([`from_args`](Self::from_args)) nothing runs: the operators
+    /// are printed with their ids and states, and the program ends here with exit code 0.
     ///
     /// Afterwards the environment is empty and keeps its settings; the next job starts with new sources.
     ///
@@ -264,7 +266,7 @@ impl StreamExecutionEnvironment {
             self.warn();
         }
         if !worker {
-            graph.run_checks()?;
+            graph.run_checks(&settings.outline())?;
         }
         // the job's own process has the server; a worker process of it has none
         let door = if worker { Door::closed() } else { Door::open(&self.config, self.from_args)? };

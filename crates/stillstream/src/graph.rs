@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use stillstream_runtime::Operator;
-use stillstream_runtime::connect::{CommitPolicy, SplitSource, source_body};
+use stillstream_runtime::connect::{CommitPolicy, JobOutline, SplitSource, source_body};
 use stillstream_runtime::plan::{EventTimeRole, Exchange, Node, NodeBody, NodeId, NodeInput, Plan};
 use stillstream_types::{Error, ErrorKind, Result};
 
@@ -25,7 +25,7 @@ pub(crate) struct GraphState {
 }
 
 /// Looks whether the other end of a connector is there.
-type Check = Box<dyn Fn() -> Result<()>>;
+type Check = Box<dyn Fn(&JobOutline) -> Result<()>>;
 
 /// The graph, shared by an environment and all its streams.
 #[derive(Clone, Default)]
@@ -82,6 +82,8 @@ impl Graph {
             max_parallelism: None,
             stateful: spec.stateful,
             chaining: true,
+            starts_chain: false,
+            buffer_timeout: None,
             with_source: false,
             event_time: EventTimeRole::Passes,
             body,
@@ -97,12 +99,12 @@ impl Graph {
         let checked = source.clone();
         let spec = NodeSpec::stateful(&name).with_sides(Sides::of_source());
         let upstream = self.add(spec, source_body(source), Vec::new());
-        self.check(upstream.node, move || checked.validate());
+        self.check(upstream.node, move |_| checked.validate());
         upstream
     }
 
     /// Has `check` called before the job starts.
-    pub fn check(&self, node: NodeId, check: impl Fn() -> Result<()> + 'static) {
+    pub fn check(&self, node: NodeId, check: impl Fn(&JobOutline) -> Result<()> + 'static) {
         self.0.borrow_mut().checks.push((node, Box::new(check)));
     }
 
@@ -120,12 +122,12 @@ impl Graph {
     ///
     /// # Errors
     /// The first that fails, with the name of the source or sink.
-    pub fn run_checks(&self) -> Result<()> {
+    pub fn run_checks(&self, job: &JobOutline) -> Result<()> {
         let graph = self.0.borrow();
         graph.checks.iter().try_for_each(|(node, check)| {
             let at = &graph.plan.nodes[node.0];
             let what = if at.inputs.is_empty() { "source" } else { "sink" };
-            check().map_err(|error| error.context(format!("{what} `{}`", at.name)))
+            check(job).map_err(|error| error.context(format!("{what} `{}`", at.name)))
         })
     }
 

@@ -58,7 +58,22 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
     ) -> DataStream<U> {
         let (state, step): (Arc<str>, _) = (state.into(), Arc::new(step));
         self.operator(NodeSpec::stateful(name), move |selector| {
-            Ok(KeyedValueOperator::<T, S, V, U, F>::new(state.clone(), selector, step.clone()))
+            Ok(KeyedValueOperator::<T, S, V, U, U, F>::new(state.clone(), selector, step.clone(), Ok))
+        })
+    }
+
+    /// One value for each key, whose steps can fail.
+    pub(crate) fn by_fallible_value<V: Data, U: Data, F: Step<T, V, Result<U>>>(
+        &self,
+        name: &str,
+        state: &str,
+        step: F,
+    ) -> DataStream<U> {
+        let (state, step): (Arc<str>, _) = (state.into(), Arc::new(step));
+        let settle = |results: Vec<Result<U>>| results.into_iter().collect();
+        self.operator(NodeSpec::stateful(name), move |selector| {
+            let (state, step) = (state.clone(), step.clone());
+            Ok(KeyedValueOperator::<T, S, V, Result<U>, U, F>::new(state, selector, step, settle))
         })
     }
 
@@ -224,7 +239,8 @@ impl<T: Data, S: KeySelector<T>, R: Data> BroadcastConnected<T, S, R> {
 }
 
 impl<T: Data> DataStream<T> {
-    /// Puts two streams side by side, for a function that sees both; see [`CoProcess`].
+    /// Puts two streams side by side, for a function that sees both: by key, see [`CoProcess`]; without keys, see
+    /// [`ConnectedProcess`](crate::functions::ConnectedProcess).
     pub fn connect<U: Data>(&self, other: &DataStream<U>) -> ConnectedStreams<T, U> {
         self.check_same(other.graph(), "connect");
         ConnectedStreams { first: self.clone(), second: other.clone() }
@@ -239,6 +255,17 @@ pub struct ConnectedStreams<T, U> {
 }
 
 impl<T: Data, U: Data> ConnectedStreams<T, U> {
+    /// Appends an operator that reads both.
+    pub(crate) fn operator<R: Data, O: stillstream_runtime::Operator>(
+        &self,
+        spec: NodeSpec,
+        make: impl Fn() -> Result<O> + Send + Sync + 'static,
+    ) -> DataStream<R> {
+        let graph = self.first.graph().clone();
+        let upstream = graph.operator(spec, &[self.first.upstreams(), self.second.upstreams()], make);
+        DataStream::new(graph, upstream)
+    }
+
     /// Partitions both by the same key.
     pub fn key_by<K: Key, F1, F2>(
         &self,

@@ -11,6 +11,7 @@ use stillstream_types::Result;
 
 use crate::data_stream::DataStream;
 use crate::graph::{Graph, NodeSpec, Upstream};
+use crate::join::{Merged, Ports};
 
 /// A stream partitioned by key, as [`key_by`](DataStream::key_by) makes it.
 ///
@@ -18,12 +19,14 @@ use crate::graph::{Graph, NodeSpec, Upstream};
 /// `KeyedStream<T, impl KeySelector<T, Key = K>>`.
 pub struct KeyedStream<T, S> {
     input: DataStream<T>,
+    /// For two streams that are joined: `input` then stands for their graph only.
+    ports: Option<Ports>,
     selector: Arc<S>,
 }
 
 impl<T, S> Clone for KeyedStream<T, S> {
     fn clone(&self) -> Self {
-        Self { input: self.input.clone(), selector: self.selector.clone() }
+        Self { input: self.input.clone(), ports: self.ports.clone(), selector: self.selector.clone() }
     }
 }
 
@@ -36,11 +39,20 @@ impl<T, S> fmt::Debug for KeyedStream<T, S> {
 /// For building operators: used by every module that adds one.
 impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
     pub(crate) fn new(input: &DataStream<T>, selector: S) -> Self {
-        Self { input: input.clone(), selector: Arc::new(selector) }
+        Self { input: input.clone(), ports: None, selector: Arc::new(selector) }
+    }
+
+    /// Several streams with the same key as one.
+    pub(crate) fn of_ports(graph: Graph, ports: Ports, selector: S) -> Self {
+        Self { input: DataStream::of_nothing(graph), ports: Some(ports), selector: Arc::new(selector) }
     }
 
     pub(crate) fn graph(&self) -> &Graph {
         self.input.graph()
+    }
+
+    pub(crate) fn check_same(&self, other: &Graph, what: &str) {
+        self.input.check_same(other, what);
     }
 
     /// Finds the key of a record.
@@ -66,7 +78,15 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         make: impl Fn(Arc<S>) -> Result<O> + Send + Sync + 'static,
     ) -> DataStream<U> {
         let (graph, selector) = (self.graph(), self.selector.clone());
-        let upstream = graph.operator(spec, &[&self.upstreams()], move || make(selector.clone()));
+        let upstream = match self.ports.clone() {
+            None => graph.operator(spec, &[&self.upstreams()], move || make(selector.clone())),
+            Some(Ports { upstreams, merge }) => {
+                let ports: Vec<&[Upstream]> = upstreams.iter().map(Vec::as_slice).collect();
+                graph.operator(spec, &ports, move || {
+                    Ok(Merged { inner: make(selector.clone())?, merge: merge.clone() })
+                })
+            }
+        };
         DataStream::new(graph.clone(), upstream)
     }
 }

@@ -19,9 +19,10 @@
 //! }
 //! ```
 //!
-//! Every second the job takes a checkpoint: a consistent picture of all state and all positions in the input, without
-//! stopping. When it fails it goes on from the last one, and each record counts once. With `--checkpoint-dir` the
-//! checkpoints are in files, and the same program, started again, goes on where it was, also after a `kill -9`.
+//! Every second the job takes a checkpoint: a consistent picture of all state and all positions in the input,
+//! without stopping. When it fails it goes on from the last one, and each record counts once. With
+//! `--checkpoint-dir` the checkpoints are in files, and the same program, started again, goes on where it
+//! was, also after a `kill -9`.
 //!
 //! | to learn about | see |
 //! |---|---|
@@ -29,6 +30,8 @@
 //! | transformations | [`DataStream`], [`KeyedStream`] |
 //! | functions with state and timers | [`KeyedProcess`], [`CoProcess`], [`BroadcastProcess`] |
 //! | event time | [`window`], [`watermark`] |
+//! | joins | [`join`] |
+//! | operators of your own | [`operator`] |
 //! | state | [`state`] |
 //! | files, generators, sinks | [`connectors`] |
 //! | connectors of your own | [`connect`] |
@@ -38,18 +41,24 @@
 // `derive(Data)` names this crate, also within itself
 extern crate self as stillstream;
 
+mod aggregations;
+mod async_io;
 mod backend;
 mod collection;
 mod collector;
 mod data_stream;
 mod environment;
 mod exit;
+mod expiring_functions;
 pub mod functions;
 mod graph;
+pub mod join;
 mod keyed_functions;
 mod keyed_stream;
 mod logging;
+pub mod operator;
 mod operators;
+mod partitioning;
 mod plain_functions;
 pub mod prelude;
 mod rest;
@@ -62,6 +71,8 @@ pub mod testing;
 pub mod watermark;
 pub mod window;
 
+pub use aggregations::{Summable, TryAggregate};
+pub use async_io::{AsyncRetry, AsyncStream};
 pub use backend::{FsStateBackend, MemoryStateBackend, RocksDbStateBackend, StateBackend};
 pub use collector::Collector;
 pub use data_stream::DataStream;
@@ -85,6 +96,6 @@ pub use stillstream_runtime::job::{
 };
 pub use stillstream_runtime::{Batch, SourceStatus};
 pub use stillstream_types::{
-    CheckpointId, Error, ErrorKind, RestartStrategy, Result, ResultExt, SavepointFormat,
+    CheckpointId, CheckpointType, Error, ErrorKind, RestartStrategy, Result, ResultExt, SavepointFormat,
 };
 pub use watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};

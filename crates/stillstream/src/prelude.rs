@@ -14,19 +14,21 @@ pub use stillstream_state::{
 };
 pub use stillstream_types::time::{days, hours, millis, minutes, seconds};
 pub use stillstream_types::{
-    CheckpointingMode, Error, ErrorKind, ExternalizedCheckpointRetention, PendingTimers, ProgressMode,
-    Result, ResultExt, SavepointFormat, Timestamp,
+    CheckpointType, CheckpointingMode, Error, ErrorKind, ExternalizedCheckpointRetention, PendingTimers,
+    ProgressMode, Result, ResultExt, SavepointFormat, Timestamp,
 };
 
 pub use crate::functions::{
-    BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, Context,
-    ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, ProcessContext, States,
+    BroadcastContext, BroadcastProcess, BroadcastStates, CoContext, CoProcess, CoStates, ConnectedProcess,
+    Context, ExpiringStates, KeyedContext, KeyedProcess, KeyedStates, OperatorStates, Process,
+    ProcessContext, States, TimedContext,
 };
+pub use crate::join::{after, before};
 pub use crate::watermark::{WatermarkGenerator, WatermarkOutput, WatermarkStrategy};
 pub use crate::window::{
     GlobalWindows, ProcessWindow, Session, Sliding, TimeWindow, Tumbling, WindowContext, WindowStates,
 };
 pub use crate::{
-    Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend, OutputTag,
-    RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink,
+    AsyncRetry, Collector, DataStream, FsStateBackend, KeySelector, KeyedStream, MemoryStateBackend,
+    OutputTag, RestartStrategy, RocksDbStateBackend, StreamExecutionEnvironment, StreamSink, TryAggregate,
 };

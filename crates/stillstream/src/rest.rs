@@ -6,7 +6,8 @@ use stillstream_config::{Configuration, options as o};
 use stillstream_runtime::job::JobClient;
 use stillstream_types::Result;
 
-/// Whether the settings want a REST interface. One that was asked for by no word is there for whoever started the program.
+/// Whether the settings want a REST interface. One that was asked for by no word is there for whoever started
+/// the program.
 fn wanted(config: &Configuration, from_args: bool) -> bool {
     let asked = config.is_set(o::REST_PORT)
         || config.is_set(o::REST_BIND_PORT)
@@ -59,7 +60,8 @@ mod served {
 
     impl Door {
         /// # Errors
-        /// Settings that cannot be, or that would let others on the network drive jobs; a port that was asked for and is taken.
+        /// Settings that cannot be, or that would let others on the network drive jobs; a port that was asked
+        /// for and is taken.
         pub fn open(config: &Configuration, from_args: bool) -> Result<Self> {
             if !wanted(config, from_args) {
                 return Ok(Self::closed());

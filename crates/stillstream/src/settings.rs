@@ -1,4 +1,5 @@
-//! From the configuration to the settings of a job: the one place where keys become numbers that the runtime reads.
+//! From the configuration to the settings of a job: the one place where keys become numbers that the runtime
+//! reads.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use stillstream_config::{
 };
 use stillstream_jobmaster::CheckpointConfig;
 use stillstream_runtime::connect::CommitPolicy;
-use stillstream_runtime::job::{JobSettings, StateBackend};
+use stillstream_runtime::job::{JobSettings, RemoteStores, StateBackend};
 use stillstream_types::{CheckpointId, Error, ErrorKind, Result};
 
 use crate::backend::MemoryStateBackend;
@@ -79,8 +80,9 @@ pub(crate) fn job_settings(
             Duration::ZERO => FOREVER,
             timeout => timeout.min(FOREVER),
         },
-        incremental_checkpoints: config.get(o::INCREMENTAL_CHECKPOINTS),
         inline_threshold: config.get(o::DATA_INLINE_THRESHOLD).bytes(),
+        remote_storage: remote_storage(config),
+        storage_timeout: config.get(o::STORAGE_TIMEOUT),
         file_access: config.get(o::FILE_ACCESS),
         frame_size: config.get(o::RPC_FRAME_SIZE).bytes(),
         progress: config.get(o::PROGRESS),
@@ -88,6 +90,21 @@ pub(crate) fn job_settings(
         savepoint_dir: config.get(o::SAVEPOINT_DIR),
         ..JobSettings::default()
     })
+}
+
+/// What is set of stores that are reached over the network; the rest they take from the environment.
+fn remote_storage(config: &Configuration) -> RemoteStores {
+    let texts = [
+        ("env.hadoop.conf.dir", o::HADOOP_CONF_DIR),
+        ("s3.access-key", o::S3_ACCESS_KEY),
+        ("s3.endpoint", o::S3_ENDPOINT),
+        ("s3.region", o::S3_REGION),
+        ("s3.secret-key", o::S3_SECRET_KEY),
+        ("s3.session-token", o::S3_SESSION_TOKEN),
+    ];
+    let texts = texts.into_iter().filter_map(|(key, option)| Some((key.to_string(), config.get(option)?)));
+    let path_style = config.get(o::S3_PATH_STYLE).map(|set| ("s3.path.style.access".into(), set.to_string()));
+    RemoteStores::new(texts.chain(path_style))
 }
 
 fn checkpoint(config: &Configuration) -> CheckpointConfig {
@@ -100,6 +117,7 @@ fn checkpoint(config: &Configuration) -> CheckpointConfig {
         tolerable_failed_checkpoints: natural(config.get(o::TOLERABLE_FAILED_CHECKPOINTS)),
         num_retained: natural(config.get(o::NUM_RETAINED_CHECKPOINTS)) as usize,
         retention: config.get(o::EXTERNALIZED_CHECKPOINT_RETENTION),
+        incremental: config.get(o::INCREMENTAL_CHECKPOINTS),
     }
 }
 

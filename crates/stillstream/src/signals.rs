@@ -1,11 +1,12 @@
-//! SIGINT (Ctrl-C) and SIGTERM: the first one stops the job with a last checkpoint, the second ends the process at once.
+//! SIGINT (Ctrl-C) and SIGTERM: the first one stops the job with a last checkpoint, the second ends the
+//! process at once.
 //!
-//! One that comes within half a second of the first counts as the same: what starts a program often passes a signal on that the
-//! program has had from its terminal or its group already.
+//! One that comes within half a second of the first counts as the same: what starts a program often passes a
+//! signal on that the program has had from its terminal or its group already.
 //!
-//! Handlers are installed when the main thread of a program executes its first job, and stay. While no job runs, and after the
-//! first signal, a signal does what it does by default. Threads other than the main one install nothing: a job that a library
-//! or a test runs has no say in what becomes of the process.
+//! Handlers are installed when the main thread of a program executes its first job, and stay. While no job
+//! runs, and after the first signal, a signal does what it does by default. Threads other than the main one
+//! install nothing: a job that a library or a test runs has no say in what becomes of the process.
 
 /// Whether this is the program's main thread.
 pub(crate) fn is_main_thread() -> bool {
@@ -156,8 +157,9 @@ mod unix {
         ))
     }
 
-    /// A worker process takes no notice of signals: those of a terminal, and those of a supervisor, go to all processes of a job,
-    /// and the JobManager needs the workers to stop it in order. They end with the JobManager.
+    /// A worker process takes no notice of signals: those of a terminal, and those of a supervisor, go to all
+    /// processes of a job, and the JobManager needs the workers to stop it in order. They end with the
+    /// JobManager.
     pub(crate) fn leave_to_the_job_manager() {
         for signal in SIGNALS {
             if let Err(error) = flag::register(signal, Arc::default()) {

@@ -70,7 +70,7 @@ impl<T: Data> DataStream<T> {
             *policy.lock().unwrap_or_else(PoisonError::into_inner)
         });
         let node = graph.operator(spec, &[self.upstreams()], move || Ok(make())).node;
-        graph.check(node, move || checked.validate());
+        graph.check(node, move |job| checked.validate_for(job));
         StreamSink { graph: graph.clone(), node }
     }
 

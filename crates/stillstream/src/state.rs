@@ -1,7 +1,7 @@
 //! State: kinds, binary form and schema of users' types, backends, snapshots.
 //!
-//! Users meet [`ValueState`] and the other kinds, [`Data`], and [`StateTtlConfig`]. The rest is for those who look into snapshots or
-//! write a backend; where a job's state can lie is in [`backends`].
+//! Users meet [`ValueState`] and the other kinds, [`Data`], and [`StateTtlConfig`]. The rest is for those who
+//! look into snapshots or write a backend; where a job's state can lie is in [`backends`].
 
 #[doc(hidden)]
 pub use stillstream_state::__private;

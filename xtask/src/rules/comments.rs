@@ -2,29 +2,15 @@
 
 use std::path::Path;
 
-use super::sources::{self, Source};
+use super::sources;
 
 /// What rustfmt wraps code at, as `rustfmt.toml` says.
 const WIDTH: usize = 110;
 
-/// Folders whose comments are not wrapped yet. To empty this list: delete a line and run `cargo xtask fix`.
-const NOT_YET: [&str; 10] = [
-    "crates/stillstream/",
-    "crates/stillstream-storage/",
-    "crates/stillstream-types/",
-    "crates/stillstream-checkpoint/",
-    "crates/stillstream-data/",
-    "crates/stillstream-heap/",
-    "crates/stillstream-rocksdb/",
-    "crates/stillstream-runtime/src/job/",
-    "crates/stillstream-state/",
-    "crates/stillstream-table/",
-];
-
 /// Fails with each comment line that is too wide.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let mut wide = Vec::new();
-    for source in rust_sources(root)? {
+    for source in sources::read(root, &["rs"])? {
         for (number, line) in source.text.lines().enumerate() {
             if is_wide(line) {
                 wide.push(format!("{}:{}", source.path, number + 1));
@@ -43,7 +29,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
 
 /// Wraps all comments that are too wide.
 pub(crate) fn wrap_all(root: &Path) -> Result<(), String> {
-    for source in rust_sources(root)? {
+    for source in sources::read(root, &["rs"])? {
         let wrapped = wrap(&source.text);
         if wrapped != source.text {
             let path = root.join(&source.path);
@@ -51,11 +37,6 @@ pub(crate) fn wrap_all(root: &Path) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn rust_sources(root: &Path) -> Result<Vec<Source>, String> {
-    let sources = sources::read(root, &["rs"])?.into_iter();
-    Ok(sources.filter(|source| !NOT_YET.iter().any(|folder| source.path.starts_with(folder))).collect())
 }
 
 /// Whether a line is a comment and too wide. A row of a table cannot be wrapped.

@@ -118,8 +118,12 @@ fn a_person_watches_a_job_and_takes_savepoints_of_it() {
     assert_eq!(json("http://127.0.0.1:1", &["list", "--rest", &format!("{url}/")])[0]["jid"], id.as_str());
 
     let checkpoint = said(0, url, &["checkpoint", "carriers"]);
-    let (number, path) = checkpoint.trim().split_once(' ').unwrap();
+    let (_, path) = checkpoint.trim().split_once(' ').unwrap();
     assert!(Path::new(path).join("_metadata").is_file(), "{checkpoint}");
+    let full = json(url, &["checkpoint", "carriers", "--full"]);
+    assert!(Path::new(full["location"].as_str().unwrap()).join("_metadata").is_file(), "{full}");
+    let number = full["checkpoint"].to_string();
+    let path = full["location"].as_str().unwrap();
     let native = said(0, url, &["savepoint", &id, &sp, "--type", "native"]);
     let canonical = json(url, &["savepoint", "carriers", &sp]);
     for path in [native.trim(), canonical["location"].as_str().unwrap()] {
@@ -131,7 +135,15 @@ fn a_person_watches_a_job_and_takes_savepoints_of_it() {
     assert_eq!(request.trim().len(), 32, "{request}");
 
     let checkpoints = said(0, url, &["checkpoints", "carriers"]);
-    for part in ["completed", "savepoint", "checkpoint", path, native.trim(), "of those that completed:"] {
+    for part in [
+        "completed",
+        "savepoint (native)",
+        "savepoint (canonical)",
+        "checkpoint",
+        path,
+        native.trim(),
+        "of those that completed:",
+    ] {
         assert!(checkpoints.contains(part), "{part} in: {checkpoints}");
     }
     assert_eq!(json(url, &["checkpoints", &id])["latest"]["completed"]["id"].to_string(), number);

@@ -3,17 +3,12 @@
 use super::super::value::Kind;
 use super::{Row, option};
 
-const LATER: &str = "there is no change log in this release: leave it out";
+const LATER: &str = "there is no change log in this release: checkpoints are written from the backend itself";
 
 pub(super) const ROWS: &[Row] = &[
-    option(
-        "state.changelog.dstl.dfs.base-path",
-        Kind::Text,
-        "",
-        "root of the change log",
-    )
-    .older(&["dstl.dfs.base-path"])
-    .no_effect(LATER),
+    option("state.changelog.dstl.dfs.base-path", Kind::Text, "", "root of the change log")
+        .older(&["dstl.dfs.base-path"])
+        .no_effect(LATER),
     option(
         "state.changelog.dstl.dfs.batch.persist-delay",
         Kind::Duration,
@@ -30,14 +25,9 @@ pub(super) const ROWS: &[Row] = &[
     )
     .older(&["dstl.dfs.batch.persist-size-threshold"])
     .no_effect(LATER),
-    option(
-        "state.changelog.dstl.dfs.compression.enabled",
-        Kind::Boolean,
-        "false",
-        "compress the change log",
-    )
-    .older(&["dstl.dfs.compression.enabled"])
-    .no_effect(LATER),
+    option("state.changelog.dstl.dfs.compression.enabled", Kind::Boolean, "false", "compress the change log")
+        .older(&["dstl.dfs.compression.enabled"])
+        .no_effect(LATER),
     option(
         "state.changelog.dstl.dfs.discard.num-threads",
         Kind::Integer,
@@ -62,22 +52,12 @@ pub(super) const ROWS: &[Row] = &[
     )
     .older(&["dstl.dfs.preemptive-persist-threshold"])
     .no_effect(LATER),
-    option(
-        "state.changelog.dstl.dfs.upload.buffer-size",
-        Kind::MemorySize,
-        "1 mb",
-        "buffer of an upload",
-    )
-    .older(&["dstl.dfs.upload.buffer-size"])
-    .no_effect(LATER),
-    option(
-        "state.changelog.dstl.dfs.upload.max-attempts",
-        Kind::Integer,
-        "3",
-        "tries of an upload",
-    )
-    .older(&["dstl.dfs.upload.max-attempts"])
-    .no_effect(LATER),
+    option("state.changelog.dstl.dfs.upload.buffer-size", Kind::MemorySize, "1 mb", "buffer of an upload")
+        .older(&["dstl.dfs.upload.buffer-size"])
+        .no_effect(LATER),
+    option("state.changelog.dstl.dfs.upload.max-attempts", Kind::Integer, "3", "tries of an upload")
+        .older(&["dstl.dfs.upload.max-attempts"])
+        .no_effect(LATER),
     option(
         "state.changelog.dstl.dfs.upload.max-in-flight",
         Kind::MemorySize,
@@ -94,22 +74,12 @@ pub(super) const ROWS: &[Row] = &[
     )
     .older(&["dstl.dfs.upload.next-attempt-delay"])
     .no_effect(LATER),
-    option(
-        "state.changelog.dstl.dfs.upload.num-threads",
-        Kind::Integer,
-        "5",
-        "upload threads",
-    )
-    .older(&["dstl.dfs.upload.num-threads"])
-    .no_effect(LATER),
-    option(
-        "state.changelog.dstl.dfs.upload.retry-policy",
-        Kind::Text,
-        "fixed",
-        "`fixed` or `none`",
-    )
-    .older(&["dstl.dfs.upload.retry-policy"])
-    .no_effect(LATER),
+    option("state.changelog.dstl.dfs.upload.num-threads", Kind::Integer, "5", "upload threads")
+        .older(&["dstl.dfs.upload.num-threads"])
+        .no_effect(LATER),
+    option("state.changelog.dstl.dfs.upload.retry-policy", Kind::Text, "fixed", "`fixed` or `none`")
+        .older(&["dstl.dfs.upload.retry-policy"])
+        .no_effect(LATER),
     option(
         "state.changelog.dstl.dfs.upload.timeout",
         Kind::Duration,
@@ -125,15 +95,10 @@ pub(super) const ROWS: &[Row] = &[
         "log every state change; checkpoint = log tail + last materialisation (FLIP-158)",
     )
     .older(&["state.backend.changelog.enabled"])
-    .refused("there is no change log in this release; leave it out, checkpoints are then written from the backend itself"),
-    option(
-        "state.changelog.max-failures-allowed",
-        Kind::Integer,
-        "3",
-        "materialisation failures tolerated",
-    )
-    .older(&["state.backend.changelog.max-failures-allowed"])
     .no_effect(LATER),
+    option("state.changelog.max-failures-allowed", Kind::Integer, "3", "materialisation failures tolerated")
+        .older(&["state.backend.changelog.max-failures-allowed"])
+        .no_effect(LATER),
     option(
         "state.changelog.periodic-materialize.enabled",
         Kind::Boolean,

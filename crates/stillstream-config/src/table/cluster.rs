@@ -53,7 +53,7 @@ pub(super) const ROWS: &[Row] = &[
         "RPC timeout",
     )
     .older(&["akka.ask.timeout"])
-    .no_effect("leave it out"),
+    .no_effect("the processes of a job talk by a protocol of their own: set `heartbeat.timeout`"),
     option(
         "heartbeat.interval",
         Kind::Duration,
@@ -287,7 +287,7 @@ pub(super) const ROWS: &[Row] = &[
         "how long a client waits for an answer",
     )
     .older(&["akka.client.timeout"])
-    .no_effect("there is no client in this release: leave it out"),
+    .no_effect("a job is started by running its program, which nobody submits: leave it out"),
     option(
         "state.backend.async",
         Kind::Boolean,
@@ -333,6 +333,7 @@ pub(super) const ADAPTIVE: &[Row] = &[
         "",
         "longest wait for a checkpoint before a rescale",
     )
+    .older(&["jobmanager.adaptive-scheduler.scaling-interval.max"])
     .no_effect(SCHEDULER),
     option(
         "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout",

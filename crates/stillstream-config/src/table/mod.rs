@@ -11,6 +11,7 @@ mod high_availability;
 mod own;
 mod recovery;
 mod rocksdb;
+mod stores;
 mod tracking;
 
 use std::collections::BTreeMap;
@@ -25,11 +26,9 @@ pub enum Status {
     Supported,
     /// It is read and checked, and has no effect: a warning says so, with this advice.
     NoEffect(&'static str),
-    /// Any value but the default is refused with this advice: to ignore it would change what the job
-    /// guarantees.
-    Refused(&'static str),
-    /// It is honoured, but these values are refused with this advice.
-    SomeRefused(&'static [&'static str], &'static str),
+    /// It is honoured, but these values are refused with this advice: to ignore them would change what the
+    /// job does.
+    Refused(&'static [&'static str], &'static str),
 }
 
 /// One key of the configuration.
@@ -72,12 +71,7 @@ impl Row {
     }
 
     const fn refuse(mut self, values: &'static [&'static str], advice: &'static str) -> Self {
-        self.status = Status::SomeRefused(values, advice);
-        self
-    }
-
-    const fn refused(mut self, advice: &'static str) -> Self {
-        self.status = Status::Refused(advice);
+        self.status = Status::Refused(values, advice);
         self
     }
 }
@@ -98,6 +92,7 @@ pub struct Section {
 /// The whole table.
 pub const SECTIONS: &[Section] = &[
     Section { title: "Checkpointing", rows: checkpointing::ROWS },
+    Section { title: "Stores that are reached over the network", rows: stores::ROWS },
     Section { title: "Starting from a snapshot", rows: recovery::RECOVERY },
     Section { title: "Restart strategies", rows: recovery::RESTART },
     Section { title: "Jobs, tasks and cluster", rows: cluster::ROWS },
@@ -172,9 +167,7 @@ mod tests {
     fn every_row_says_what_it_does_and_what_to_do_if_it_does_nothing() {
         for row in rows() {
             assert!(row.meaning.len() > 5, "{}", row.key);
-            if let Status::NoEffect(advice) | Status::Refused(advice) | Status::SomeRefused(_, advice) =
-                row.status
-            {
+            if let Status::NoEffect(advice) | Status::Refused(_, advice) = row.status {
                 assert!(advice.len() > 10, "{}", row.key);
             }
         }

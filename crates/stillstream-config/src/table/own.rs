@@ -101,6 +101,13 @@ pub(super) const ROWS: &[Row] = &[
          (their time, and those that are set meanwhile)",
     ),
     option(
+        "stillstream.user-keys",
+        Kind::List,
+        "",
+        "how the keys begin that are the program's own, such as `[acme]` for `acme.threshold`: they are read by \
+         `Configuration::user_key`, and any other unknown key is an error",
+    ),
+    option(
         "stillstream.worker.longest-sleep",
         Kind::Duration,
         "1 s",

@@ -33,8 +33,13 @@ pub(crate) const COMMITTED: &str = ".committed-";
 pub(crate) struct SinkTag(String);
 
 impl SinkTag {
-    pub fn new(job: JobId, operator: OperatorId) -> Self {
-        let hash = murmur3_128(format!("{job}/{operator}").as_bytes());
+    /// `home`: where the job keeps its checkpoints. Two runs of one job that keep them in different places know
+    /// nothing of each other, and take nothing of each other's for a left-over.
+    pub fn new(job: JobId, operator: OperatorId, home: &str) -> Self {
+        let hash = match home {
+            "" => murmur3_128(format!("{job}/{operator}").as_bytes()),
+            home => murmur3_128(format!("{job}/{operator}/{home}").as_bytes()),
+        };
         Self(hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
     }
 
@@ -128,11 +133,13 @@ mod tests {
         assert_eq!(Staged::parse(&PART.in_progress()), Some(Staged::InProgress(PART)));
         assert_eq!(Staged::parse(&PART.pre_committed(12)), Some(Staged::PreCommitted(PART, 12)));
         let (job, operator) = (JobId::from_name("job"), OperatorId::from_uid("out"));
-        let tag = SinkTag::new(job, operator);
+        let tag = SinkTag::new(job, operator, "/ck");
         assert_eq!(Part::of_committed(&tag, &PART.committed(&tag, "csv")), Some(PART));
         for other in [
-            SinkTag::new(job, OperatorId::from_uid("other")),
-            SinkTag::new(JobId::from_name("other"), operator),
+            SinkTag::new(job, OperatorId::from_uid("other"), "/ck"),
+            SinkTag::new(JobId::from_name("other"), operator, "/ck"),
+            SinkTag::new(job, operator, "/other"),
+            SinkTag::new(job, operator, ""),
         ] {
             assert_eq!(Part::of_committed(&other, &PART.committed(&tag, "csv")), None);
             assert_ne!(other.staging_folder(), tag.staging_folder());

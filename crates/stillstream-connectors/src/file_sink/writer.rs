@@ -92,7 +92,7 @@ impl CommittableFile {
 impl<T> FileWriter<T> {
     pub fn open(sink: &FileSink<T>, context: &SinkContext) -> Result<Self, ConnectorError> {
         let (folder, access) = (sink.folder.clone(), context.file_access);
-        let tag = SinkTag::new(context.job, context.operator);
+        let tag = SinkTag::new(context.job, context.operator, &context.checkpoint_home);
         let staging = tag.staging_folder();
         let (generation, subtask) = (context.generation, context.subtask.0);
         if !folder.exists() {
@@ -192,7 +192,8 @@ pub(crate) struct FileCommitter {
 
 impl FileCommitter {
     pub fn open<T>(sink: &FileSink<T>, context: &SinkContext) -> Self {
-        let (folder, tag) = (sink.folder.clone(), SinkTag::new(context.job, context.operator));
+        let folder = sink.folder.clone();
+        let tag = SinkTag::new(context.job, context.operator, &context.checkpoint_home);
         let marks = folder.join(tag.committed_folder());
         let committed = context.checkpointing.then(|| Committed::new(marks, context.file_access));
         Self { folder, staging: tag.staging_folder(), access: context.file_access, committed }
@@ -203,12 +204,13 @@ impl FileCommitter {
     fn commit_file(&mut self, folder: &Path, file: &CommittableFile) -> Result<bool, ConnectorError> {
         let (staged, target) = (folder.join(&file.staged), folder.join(&file.target));
         let mut elsewhere;
-        let marks = match folder == self.folder {
+        let staging = file.staged.split_once('/').map_or("", |(staging, _)| staging);
+        let marks = match folder == self.folder && staging == self.staging {
             true => self.committed.as_mut(),
+            // of another folder, or of a run that kept its checkpoints elsewhere: its own marks tell of it
             false => {
-                let name = file.staged.split_once('/').and_then(|(staging, _)| staging.strip_prefix(STAGING));
-                let folder = folder.join(format!("{COMMITTED}{}", name.unwrap_or_default()));
-                elsewhere = Committed::new(folder, self.access);
+                let name = staging.strip_prefix(STAGING).unwrap_or_default();
+                elsewhere = Committed::new(folder.join(format!("{COMMITTED}{name}")), self.access);
                 Some(&mut elsewhere)
             }
         };

@@ -1,12 +1,13 @@
 //! A self-describing binary form of everything that `serde` has.
 //!
-//! A form that does not describe itself can be written for many types and read for few: `serde_json::Value`, tagged and
-//! untagged enums, flattened structs and fields that are skipped need to see what was written before they know what to read.
-//! So each value here begins with a byte that says what it is, fields and variants go by name, and `Some` is told from what is
-//! in it, so that `Some(None)` comes back as itself.
+//! A form that does not describe itself can be written for many types and read for few: `serde_json::Value`,
+//! tagged and untagged enums, flattened structs and fields that are skipped need to see what was written
+//! before they know what to read. So each value here begins with a byte that says what it is, fields and
+//! variants go by name, and `Some` is told from what is in it, so that `Some(None)` comes back as itself.
 //!
-//! The form calls itself readable by humans. It is not, but where `serde` buffers a value (in tagged and untagged enums) it
-//! asks types for the form that is, whatever the format says; so both sides must use that one.
+//! The form calls itself readable by humans. It is not, but where `serde` buffers a value (in tagged and
+//! untagged enums) it asks types for the form that is, whatever the format says; so both sides must use that
+//! one.
 //!
 //! The bytes are described in `docs/formats.md`.
 
@@ -38,7 +39,8 @@ mod tag {
     pub const MAP: u8 = 15;
 }
 
-/// Values within values, at most: damaged bytes must not overflow the stack, and what is written must be readable.
+/// Values within values, at most: damaged bytes must not overflow the stack, and what is written must be
+/// readable.
 const DEEPEST: u32 = 256;
 
 /// Why a value cannot be written or read.

@@ -82,7 +82,8 @@ impl<'de> Reader<'de> {
         Ok(value)
     }
 
-    /// Runs a visitor over the items that follow; one that leaves some of them would read the next value at a wrong place.
+    /// Runs a visitor over the items that follow; one that leaves some of them would read the next value at a
+    /// wrong place.
     fn items<T>(
         &mut self,
         visit: impl FnOnce(&mut Items<'_, 'de>) -> Result<T, FormError>,

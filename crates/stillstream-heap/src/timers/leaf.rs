@@ -10,8 +10,8 @@ use stillstream_state::Timer;
 
 use super::{Place, Placed};
 
-/// Timers in a leaf before it is split: large, so that there are few leaves to find one's way in, and small enough to be
-/// copied in some microseconds after a freeze.
+/// Timers in a leaf before it is split: large, so that there are few leaves to find one's way in, and small
+/// enough to be copied in some microseconds after a freeze.
 pub(super) const LEAF: usize = 1024;
 /// A log of fewer changes is not sorted in just because it has come to half of its leaf.
 const SHORT_LOG: usize = 64;
@@ -30,7 +30,8 @@ pub(super) struct Change<K, N> {
 pub(super) struct Leaf<K, N> {
     /// Shared with images, and copied at its first change after a freeze.
     sorted: Arc<VecDeque<Timer<K, N>>>,
-    /// What has been registered and deleted since the timers were sorted, up to the latest freeze: a part for each freeze.
+    /// What has been registered and deleted since the timers were sorted, up to the latest freeze: a part for
+    /// each freeze.
     sealed: Vec<Arc<Vec<Change<K, N>>>>,
     /// The same since the latest freeze.
     log: Vec<Change<K, N>>,
@@ -100,8 +101,8 @@ impl<K: Key, N: Data + Ord + Copy> Leaf<K, N> {
         }
     }
 
-    /// Sorts all changes in. An amount of work that grows with the leaf, for a log that grows with it. `spare` is memory that
-    /// is used and given back, for the next leaf.
+    /// Sorts all changes in. An amount of work that grows with the leaf, for a log that grows with it.
+    /// `spare` is memory that is used and given back, for the next leaf.
     pub fn settle(&mut self, spare: &mut Vec<Timer<K, N>>) {
         if self.noted == 0 {
             return;
@@ -136,7 +137,8 @@ impl<K: Key, N: Data + Ord + Copy> Leaf<K, N> {
         }
     }
 
-    /// The timers, ascending, with all changes sorted in; those of an image are not copied if there are no changes.
+    /// The timers, ascending, with all changes sorted in; those of an image are not copied if there are no
+    /// changes.
     pub fn into_sorted(mut self) -> Arc<VecDeque<Timer<K, N>>> {
         self.settle(&mut Vec::new());
         self.sorted
@@ -178,8 +180,8 @@ impl<K: Key, N: Data + Ord + Copy> Leaf<K, N> {
         n
     }
 
-    /// The leaves that a too large one becomes, each with its first place. Timers of one place stay together, or nobody
-    /// could find them: a leaf of only such timers grows.
+    /// The leaves that a too large one becomes, each with its first place. Timers of one place stay together,
+    /// or nobody could find them: a leaf of only such timers grows.
     pub fn split(self, spare: &mut Vec<Timer<K, N>>) -> Vec<(Place<N>, Self)> {
         debug_assert!(self.noted == 0);
         let mut timers = Arc::unwrap_or_clone(self.sorted);
@@ -225,7 +227,8 @@ fn carry_out<K: Key, N: Data + Ord + Copy>(sorted: &mut VecDeque<Timer<K, N>>, c
     }
 }
 
-/// Sorted timers with the changes of a log, in the memory of `all`, which is empty. The log is empty afterwards.
+/// Sorted timers with the changes of a log, in the memory of `all`, which is empty. The log is empty
+/// afterwards.
 fn merged_into<K: Key, N: Data + Ord + Copy>(
     mut all: Vec<Timer<K, N>>,
     sorted: impl Iterator<Item = Timer<K, N>>,

@@ -1,11 +1,12 @@
 //! Timers as keyed state, ordered by time.
 //!
-//! The queue is a B-tree of leaves of about a thousand timers, each with a log of what has been registered and deleted
-//! since it was last sorted. To register a timer is to append to a log; it is sorted in with all others of its leaf when the
-//! log has grown to half of the leaf, or when the leaf comes first. Only then is it seen that a timer was there already.
+//! The queue is a B-tree of leaves of about a thousand timers, each with a log of what has been registered
+//! and deleted since it was last sorted. To register a timer is to append to a log; it is sorted in with all
+//! others of its leaf when the log has grown to half of the leaf, or when the leaf comes first. Only then is
+//! it seen that a timer was there already.
 //!
-//! A freeze shares leaves and logs. A leaf is copied when its timers are next sorted or fire, a log is never: what comes
-//! after the freeze is noted apart. So a snapshot costs a few references per leaf.
+//! A freeze shares leaves and logs. A leaf is copied when its timers are next sorted or fire, a log is never:
+//! what comes after the freeze is noted apart. So a snapshot costs a few references per leaf.
 //!
 //! | module | what is inside |
 //! |---|---|
@@ -50,8 +51,8 @@ impl<K, N: Copy> Placed<N> for Timer<K, N> {
     }
 }
 
-/// The leaves by a lower bound of their places; the first leaf also takes what lies below its bound. No leaf that is
-/// settled is empty.
+/// The leaves by a lower bound of their places; the first leaf also takes what lies below its bound. No leaf
+/// that is settled is empty.
 #[derive(Debug)]
 struct Leaves<K, N> {
     leaves: BTreeMap<Place<N>, Leaf<K, N>>,

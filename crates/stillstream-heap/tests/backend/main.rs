@@ -1,4 +1,5 @@
-//! The heap backend: the conformance suite with both kinds of table, golden files, and who removes what has expired.
+//! The heap backend: the conformance suite with both kinds of table, golden files, and who removes what has
+//! expired.
 
 mod golden;
 mod ttl;

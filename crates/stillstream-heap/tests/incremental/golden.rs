@@ -27,7 +27,8 @@ fn backend() -> HeapKeyedStateBackend<u64> {
     HeapKeyedStateBackend::new(BackendOptions::new(groups(), groups().all()).incremental(true))
 }
 
-/// An image of three keys and two windows, and changes: one key more, one less, one other; a window gone and one new.
+/// An image of three keys and two windows, and changes: one key more, one less, one other; a window gone and
+/// one new.
 fn write(store: &SharedFiles) -> Result<KeyedSnapshot, StateError> {
     let mut backend = backend();
     let sums = backend.keyed_value::<u64>("sums")?;

@@ -50,7 +50,10 @@ enum Step {
     Fire {
         up_to: i64,
     },
-    Freeze,
+    /// A checkpoint begins, a full one or as configured.
+    Freeze {
+        full: bool,
+    },
     /// The oldest checkpoint on its way: completed or aborted, the backend told or not.
     Complete {
         notice: bool,
@@ -83,7 +86,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => key.clone().prop_map(|key| Step::Push { key }),
         4 => (at.clone(), key).prop_map(|(at, key)| Step::Register { at, key }),
         1 => at.prop_map(|up_to| Step::Fire { up_to }),
-        8 => Just(Step::Freeze),
+        8 => prop::bool::weighted(0.2).prop_map(|full| Step::Freeze { full }),
         7 => prop::bool::weighted(0.8).prop_map(|notice| Step::Complete { notice }),
         2 => any::<(bool, bool)>().prop_map(|(written, notice)| Step::Abort { written, notice }),
         2 => Just(Step::Savepoint),
@@ -196,7 +199,7 @@ impl Running {
                 model.timers.retain(|timer| timer.0 > up_to);
             }
             // these are steps of the checkpoints
-            Step::Freeze
+            Step::Freeze { .. }
             | Step::Complete { .. }
             | Step::Abort { .. }
             | Step::Savepoint
@@ -226,21 +229,26 @@ fn run(steps: Vec<Step>) -> Seen {
     let mut running = Running::start(groups().all(), None, &store);
     let mut model = Model::default();
     let mut id = 0;
+    let mut fulls = BTreeSet::new();
     let mut on_its_way: Vec<(CheckpointId, _, Model)> = Vec::new();
     let mut savepoints: Vec<(CheckpointId, _, Model)> = Vec::new();
     let mut completed: Option<(KeyedSnapshot, Model)> = None;
     for step in steps {
         match step {
-            Step::Freeze => {
+            Step::Freeze { full } => {
                 id += 1;
-                let frozen = running.backend.freeze_checkpoint(CheckpointId(id)).unwrap();
+                let form = if full { SnapshotForm::FullCheckpoint } else { SnapshotForm::Checkpoint };
+                let frozen = running.backend.freeze_as(CheckpointId(id), form).unwrap();
+                fulls.extend(full.then_some(id));
                 on_its_way.push((CheckpointId(id), frozen, model.clone()));
             }
             Step::Complete { notice } if !on_its_way.is_empty() => {
                 let (id, frozen, then) = on_its_way.remove(0);
                 let snapshot = frozen.write(&store, "model").unwrap();
                 assert!(store.has_all(&snapshot), "it names files that are gone");
-                match snapshot.incremental.first().map_or(0, |handle| handle.files.len()) {
+                let files = snapshot.incremental.first().map_or(0, |handle| handle.files.len());
+                assert!(files < 2 || !fulls.contains(&id.0), "a full checkpoint is an image");
+                match files {
                     0 => {}
                     1 => seen.images += 1,
                     _ => seen.deltas += 1,
@@ -315,7 +323,7 @@ fn a_long_chain_of_small_changes_begins_anew_again_and_again() {
         steps.extend([Step::Add { key: n * 37, by: 3 }, Step::Remove { key: n * 31 }]);
         steps.extend([Step::Window { window: (n % 3) as i8, key: n }, Step::Drop { window: (n % 5) as i8 }]);
         steps.extend([Step::Push { key: n % 7 }, Step::Register { at: n as i64, key: n }]);
-        steps.extend([Step::Freeze, Step::Complete { notice: n % 6 != 5 }]);
+        steps.extend([Step::Freeze { full: false }, Step::Complete { notice: n % 6 != 5 }]);
         if n % 40 == 39 {
             steps.push(Step::Restore { parallelism: 2 });
         }

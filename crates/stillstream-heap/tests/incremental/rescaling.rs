@@ -2,7 +2,8 @@
 
 use stillstream_heap::HeapBackendFactory;
 use stillstream_state::conformance::{
-    Everything, ONE_TO_EIGHT, all_groups, backend_of, every_parallelism_becomes_every_other,
+    Everything, ONE_TO_EIGHT, a_full_checkpoint_begins_anew_and_later_ones_build_on_it, all_groups,
+    backend_of, every_parallelism_becomes_every_other,
 };
 use stillstream_state::snapshot::ChainMeta;
 use stillstream_state::{KeyedBackend, StateError};
@@ -16,6 +17,12 @@ fn chains_of_1_to_8_subtasks_become_the_state_of_1_to_8_others() -> Result<(), S
     let factory = HeapBackendFactory { asynchronous: true, incremental: true };
     let store = SharedFiles::default();
     every_parallelism_becomes_every_other(&factory, &ONE_TO_EIGHT, SnapshotForm::Checkpoint, &store)
+}
+
+#[test]
+fn a_full_checkpoint_begins_a_new_chain() -> Result<(), StateError> {
+    let factory = HeapBackendFactory { asynchronous: true, incremental: true };
+    a_full_checkpoint_begins_anew_and_later_ones_build_on_it(&factory, &SharedFiles::default())
 }
 
 #[test]

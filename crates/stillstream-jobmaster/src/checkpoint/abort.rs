@@ -182,6 +182,7 @@ impl CheckpointCoordinator {
         CheckpointSummary {
             id: checkpoint.id,
             kind: checkpoint.kind,
+            format: checkpoint.format,
             status,
             triggered_at: checkpoint.triggered_at,
             duration: self.clock.now().saturating_sub(checkpoint.triggered_at),

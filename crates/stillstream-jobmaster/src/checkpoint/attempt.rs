@@ -73,10 +73,15 @@ impl Attempt {
 
 /// The claims of this coordinator, and the attempt that it makes under the last of them.
 ///
-/// Invariant: an attempt runs only under the generation that is claimed, and none begins while another claim
-/// is wanted.
-#[derive(Clone, Debug, Default)]
+/// The process has claimed a generation before the coordinator begins; its first attempt runs under that one,
+/// and each later attempt under one of its own.
+///
+/// Invariant: an attempt runs only under the generation that is claimed, no two run under the same one, and
+/// none begins while another claim is wanted.
+#[derive(Clone, Debug)]
 pub(super) struct Attempts {
+    // the generation of the process, as long as no attempt was to begin under it
+    unused: Option<Generation>,
     // the generation under which this coordinator may write
     claimed: Option<Generation>,
     // an attempt begins when the register is claimed for it
@@ -85,6 +90,10 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
+    pub(super) fn new(of_process: Option<Generation>) -> Self {
+        Self { unused: of_process, claimed: None, wanted: false, running: None }
+    }
+
     /// Whether this coordinator has ever claimed the register.
     pub(super) fn has_claim(&self) -> bool {
         self.claimed.is_some()
@@ -125,7 +134,7 @@ impl Attempts {
 
     /// The register is claimed. Returns the generation if an attempt is to begin under it.
     fn on_claimed(&mut self, generation: Option<Generation>) -> Option<Generation> {
-        self.claimed = generation;
+        (self.claimed, self.unused) = (generation, None);
         generation.filter(|_| std::mem::take(&mut self.wanted))
     }
 
@@ -159,7 +168,7 @@ impl CheckpointCoordinator {
         // somebody else may have used whatever was reserved
         let foreign = durable.filter(|record| !self.attempts.owns(record));
         self.ids.begin_claim(foreign.map(|record| record.last_checkpoint_id));
-        self.job.claim(durable, &self.ids)
+        self.job.claim(durable, self.attempts.unused, &self.ids)
     }
 
     pub(super) fn on_claimed(&mut self) {

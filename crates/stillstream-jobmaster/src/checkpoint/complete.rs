@@ -170,7 +170,6 @@ impl CheckpointCoordinator {
                 self.commands.extend(said.map(Command::Warn));
                 self.commands.extend(command.map(Command::Storage));
             }
-            Settled::Rebased => {}
             Settled::Fenced(owner) => self.step_down(owner),
             Settled::Broken(text) => {
                 let why = format!(

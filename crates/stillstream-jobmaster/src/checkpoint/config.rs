@@ -33,6 +33,8 @@ pub struct CheckpointConfig {
     pub num_retained: usize,
     /// `execution.checkpointing.externalized-checkpoint-retention`
     pub retention: ExternalizedCheckpointRetention,
+    /// `execution.checkpointing.incremental`: checkpoints leave out what completed ones hold.
+    pub incremental: bool,
 }
 
 impl Default for CheckpointConfig {
@@ -46,6 +48,7 @@ impl Default for CheckpointConfig {
             tolerable_failed_checkpoints: 0,
             num_retained: 1,
             retention: ExternalizedCheckpointRetention::NoExternalizedCheckpoints,
+            incremental: false,
         }
     }
 }

@@ -74,6 +74,8 @@ pub enum Event {
         request: RequestId,
         /// Where a savepoint goes, and in which form; `None` for a checkpoint.
         savepoint: Option<SavepointTarget>,
+        /// The checkpoint names no file of an earlier one.
+        full: bool,
         /// Goes even at the concurrency limit, and is not subsumed. A savepoint does so always.
         forced: bool,
     },

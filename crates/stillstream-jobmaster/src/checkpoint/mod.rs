@@ -81,9 +81,10 @@ pub struct CoordinatorSetup {
     pub job_name: String,
     /// The settings.
     pub config: CheckpointConfig,
-    /// What the register holds, read from the same authority that writes go to; `None` only if there surely
-    /// is no record. An unreadable register is an error of the shell's, never `None`: a job that had a
-    /// checkpoint must not start empty.
+    /// What the register holds since this process claimed it: its generation is this process's alone, and the
+    /// first attempt runs under it. `None` only if there surely is no record: then the first attempt claims
+    /// the first generation. An unreadable register is an error of the shell's, never `None`: a job that had
+    /// a checkpoint must not start empty.
     pub register: Option<RegisterRecord>,
     /// Which share of the interval passes before the first periodic checkpoint of an attempt, from 0 to 1: a
     /// random number, so that jobs that start together do not take their checkpoints together for ever.
@@ -136,9 +137,9 @@ impl CheckpointCoordinator {
             job: JobIdentity::new(job, job_name),
             clock: Clock::default(),
             commands: Commands::default(),
-            register: Register::new(register),
             ids: CheckpointIds::new(),
-            attempts: Attempts::default(),
+            attempts: Attempts::new(register.as_ref().map(|record| record.generation)),
+            register: Register::new(register),
             requests: Requests::new(first_delay),
             in_progress: InProgress::default(),
             failures: FailureCounter::new(config.tolerable_failed_checkpoints),
@@ -174,8 +175,8 @@ impl CheckpointCoordinator {
                 self.on_commit_confirmed(generation, checkpoint, subtask);
             }
             Event::Tick => self.commands.forget_wake(),
-            Event::TriggerRequested { request, savepoint, forced } => {
-                self.on_trigger_requested(request, savepoint, forced);
+            Event::TriggerRequested { request, savepoint, full, forced } => {
+                self.on_trigger_requested(request, savepoint, full, forced);
             }
             Event::StopRequested { request, savepoint, drain } => {
                 self.on_stop_requested(request, savepoint, drain);

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillstream_types::{CheckpointId, CheckpointKind, OperatorId, SubtaskId, TaskSnapshot};
+use stillstream_types::{
+    CheckpointId, CheckpointKind, OperatorId, SavepointFormat, SubtaskId, TaskSnapshot,
+};
 
 use crate::checkpoint::event::RequestId;
 use crate::message::AckMetrics;
@@ -56,6 +58,8 @@ pub struct PendingCheckpoint {
     pub kind: CheckpointKind,
     /// Its directory; of a savepoint its location.
     pub path: Arc<str>,
+    /// The form of a savepoint.
+    pub format: Option<SavepointFormat>,
     /// The job stops with it.
     pub last: bool,
     /// Who asked for it, if somebody waits for an answer.
@@ -87,6 +91,7 @@ impl PendingCheckpoint {
             id,
             kind,
             path,
+            format: None,
             last: false,
             request: None,
             triggered_at: now,

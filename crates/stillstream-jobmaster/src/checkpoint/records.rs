@@ -43,12 +43,20 @@ impl JobIdentity {
         }
     }
 
-    /// The record of a claim: one generation higher, with fresh ids behind everything that was ever reserved.
-    pub(super) fn claim(&self, durable: Option<&RegisterRecord>, ids: &CheckpointIds) -> RegisterRecord {
+    /// The record of a claim: one generation higher, or under the process's own one if no attempt has used
+    /// it, with fresh ids behind everything that was ever reserved.
+    pub(super) fn claim(
+        &self,
+        durable: Option<&RegisterRecord>,
+        unused: Option<Generation>,
+        ids: &CheckpointIds,
+    ) -> RegisterRecord {
         let Some(mut record) = durable.cloned() else {
             return self.record(Generation(1), JobOutcome::Running, ids.last_to_reserve());
         };
-        record.generation = Generation(record.generation.0 + 1);
+        if unused != Some(record.generation) {
+            record.generation = Generation(record.generation.0 + 1);
+        }
         record.last_checkpoint_id = record.last_checkpoint_id.max(ids.last_to_reserve());
         if matches!(record.outcome, JobOutcome::Finished | JobOutcome::Cancelled | JobOutcome::Stopped) {
             // a new run begins afresh; what the last one left belongs to a person

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use stillstream_types::{CheckpointId, CompletedRef, Generation, JobOutcome, RegisterRecord};
 
-use crate::checkpoint::storage::{RegisterOutcome, StorageCall};
+use crate::checkpoint::storage::{FoundRegister, RegisterOutcome, StorageCall};
 
 /// The pause before the register is asked again after it did not answer.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ const QUIET: Duration = Duration::from_secs(60);
 /// Why the register is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
-    /// A new generation takes the job over.
+    /// An attempt is to begin: a new generation takes the job over, or the one that the process has claimed.
     Claim,
     /// More checkpoint ids are reserved.
     Reserve,
@@ -73,12 +73,10 @@ pub(crate) enum Settled {
     Failed(Purpose, String),
     /// Not settled: go on with this, if anything can be done now.
     Open(Option<StorageCall>, Option<String>),
-    /// A higher generation owns the register.
+    /// Another process owns the register.
     Fenced(Generation),
     /// The record contradicts what was durable before.
     Broken(String),
-    /// Another record than expected is there: the claim has to be computed anew.
-    Rebased,
 }
 
 #[derive(Clone, Debug)]
@@ -230,11 +228,7 @@ impl Register {
         }
     }
 
-    pub(crate) fn on_read(
-        &mut self,
-        result: Result<Option<RegisterRecord>, String>,
-        now: Duration,
-    ) -> Settled {
+    pub(crate) fn on_read(&mut self, result: Result<FoundRegister, String>, now: Duration) -> Settled {
         let Some(current) = self.current.as_mut().filter(|c| c.step == Step::Reading) else {
             return Settled::Open(None, None);
         };
@@ -246,9 +240,12 @@ impl Register {
                 return Settled::Open(None, current.trouble(said, now));
             }
         };
-        let is_claim = current.purpose == Purpose::Claim;
-        if !is_claim && found.as_ref() == Some(&current.record) {
-            // nobody else writes under this generation
+        let found = match found {
+            FoundRegister::Foreign(owner) => return Settled::Fenced(owner),
+            FoundRegister::Own(found) => Some(found),
+            FoundRegister::Missing => None,
+        };
+        if found.as_ref() == Some(&current.record) {
             return self.written();
         }
         if found == self.durable {
@@ -261,23 +258,7 @@ impl Register {
             current.step = Step::ReadAt(now + RETRY);
             return Settled::Broken("the job's register has vanished from checkpoint storage".to_owned());
         };
-        let ours = current.record.generation;
-        if found.generation > ours || (is_claim && found.generation == ours && found != current.record) {
-            return Settled::Fenced(found.generation);
-        }
-        if is_claim {
-            // Either the former leader wrote once more before this claim, or the record is equal to what this
-            // claim writes: then nobody can tell whose it is, for another process may have claimed the same
-            // generation. Claim again, one generation higher.
-            if let Some(current) = self.current.take() {
-                self.queue.push_front((current.purpose, current.since));
-            }
-            self.durable = Some(found);
-            return Settled::Rebased;
-        }
-        // Whatever its generation, it is neither what was durable nor what is being written: another process
-        // writes here. The directory was moved away and another one put in its place, or a second process
-        // works in spite of the lock.
+        // neither what was durable nor what is being written: somebody writes here in this process's name
         Settled::Fenced(found.generation)
     }
 

@@ -19,6 +19,10 @@ fn reference(id: u64) -> CompletedRef {
     CompletedRef { id: CheckpointId(id), path: format!("chk-{id}") }
 }
 
+fn own(record: RegisterRecord) -> Result<FoundRegister, String> {
+    Ok(FoundRegister::Own(record))
+}
+
 const NOW: Duration = Duration::from_secs(5);
 
 /// A register at generation 2 with checkpoint 1 that writes `record` for `purpose`.
@@ -65,7 +69,7 @@ fn while_a_write_is_open_both_records_count_as_named() {
 fn an_unknown_write_that_is_found_by_reading_has_happened() {
     let mut register = completing();
     unknown(&mut register);
-    let settled = register.on_read(Ok(Some(record(2, &[2]))), NOW);
+    let settled = register.on_read(own(record(2, &[2])), NOW);
     assert_eq!(settled, Settled::Written(complete(), vec![reference(1)]));
 }
 
@@ -73,13 +77,13 @@ fn an_unknown_write_that_is_found_by_reading_has_happened() {
 fn an_unknown_write_that_is_not_found_is_repeated_and_may_no_longer_fail_for_sure() {
     let mut register = completing();
     unknown(&mut register);
-    let settled = register.on_read(Ok(Some(record(2, &[1]))), NOW);
+    let settled = register.on_read(own(record(2, &[1])), NOW);
     assert!(matches!(settled, Settled::Open(Some(StorageCall::UpdateRegister { .. }), None)));
     // the first write may still arrive
     let settled = register.on_updated(RegisterOutcome::Failed("refused".into()), NOW);
     assert!(matches!(settled, Settled::Open(None, Some(_))));
     assert_eq!(register.tick(NOW + RETRY), Some(StorageCall::ReadRegister));
-    let settled = register.on_read(Ok(Some(record(2, &[2]))), NOW);
+    let settled = register.on_read(own(record(2, &[2])), NOW);
     assert!(matches!(settled, Settled::Written(..)));
 }
 
@@ -114,47 +118,33 @@ fn a_higher_generation_fences() {
     );
     let mut register = completing();
     unknown(&mut register);
-    assert_eq!(register.on_read(Ok(Some(record(3, &[1]))), NOW), Settled::Fenced(Generation(3)));
+    let foreign = Ok(FoundRegister::Foreign(Generation(3)));
+    assert_eq!(register.on_read(foreign, NOW), Settled::Fenced(Generation(3)));
 }
 
 #[test]
-fn a_claim_that_lost_against_an_equal_claim_is_fenced_once_the_other_went_on() {
-    let mut register = writing(Purpose::Claim, record(3, &[1]));
-    unknown(&mut register);
-    assert_eq!(register.on_read(Ok(Some(record(3, &[1, 2]))), NOW), Settled::Fenced(Generation(3)));
-}
-
-#[test]
-fn a_claim_whose_owner_cannot_be_told_is_made_again_one_generation_higher() {
-    let mut register = writing(Purpose::Claim, record(3, &[1]));
-    unknown(&mut register);
-    assert_eq!(register.on_read(Ok(Some(record(3, &[1]))), NOW), Settled::Rebased);
-    assert_eq!(register.durable(), Some(&record(3, &[1])));
-    assert_eq!(register.next(), Some((Purpose::Claim, Duration::ZERO)));
-}
-
-#[test]
-fn a_claim_takes_in_what_the_former_leader_wrote_last() {
-    let mut register = writing(Purpose::Claim, record(3, &[1]));
-    unknown(&mut register);
-    assert_eq!(register.on_read(Ok(Some(record(2, &[5]))), NOW), Settled::Rebased);
-    assert_eq!(register.durable(), Some(&record(2, &[5])));
+fn a_claim_is_settled_by_reading_and_no_other_process_s_record_is_taken_for_it() {
+    for claim in [record(2, &[]), record(3, &[1])] {
+        let mut register = writing(Purpose::Claim, claim.clone());
+        unknown(&mut register);
+        assert!(matches!(register.on_read(own(claim.clone()), NOW), Settled::Written(Purpose::Claim, _)));
+        assert_eq!(register.durable(), Some(&claim));
+        let mut register = writing(Purpose::Claim, claim);
+        unknown(&mut register);
+        let foreign = Ok(FoundRegister::Foreign(Generation(3)));
+        assert_eq!(register.on_read(foreign, NOW), Settled::Fenced(Generation(3)));
+    }
 }
 
 #[test]
 fn a_vanished_or_foreign_record_is_never_overwritten() {
     let mut register = completing();
     unknown(&mut register);
-    assert!(matches!(register.on_read(Ok(None), NOW), Settled::Broken(_)));
-    for found in [record(2, &[4]), record(1, &[])] {
+    assert!(matches!(register.on_read(Ok(FoundRegister::Missing), NOW), Settled::Broken(_)));
+    for found in [Ok(FoundRegister::Foreign(Generation(1))), own(record(1, &[]))] {
         let mut register = completing();
         unknown(&mut register);
-        let generation = found.generation;
-        assert_eq!(
-            register.on_read(Ok(Some(found)), NOW),
-            Settled::Fenced(generation),
-            "another one writes it"
-        );
+        assert_eq!(register.on_read(found, NOW), Settled::Fenced(Generation(1)), "another one writes it");
     }
 }
 

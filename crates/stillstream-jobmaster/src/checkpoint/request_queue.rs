@@ -20,6 +20,8 @@ pub struct Request {
     pub kind: CheckpointKind,
     /// Where a savepoint goes, and in which form; `None` for a checkpoint.
     pub target: Option<SavepointTarget>,
+    /// A checkpoint that names no file of an earlier one.
+    pub full: bool,
     /// The job stops with it.
     pub last: bool,
     /// Goes even at the concurrency limit.
@@ -34,7 +36,16 @@ impl Request {
     /// A request of the timer.
     pub fn periodic(at: Duration) -> Self {
         let kind = CheckpointKind::Checkpoint;
-        Self { request: None, kind, target: None, last: false, forced: false, periodic: true, at }
+        Self {
+            request: None,
+            kind,
+            target: None,
+            full: false,
+            last: false,
+            forced: false,
+            periodic: true,
+            at,
+        }
     }
 
     /// A request of a person, for a savepoint or, without a target, a checkpoint. A savepoint waits for
@@ -45,7 +56,7 @@ impl Request {
             None => CheckpointKind::Checkpoint,
         };
         let forced = forced || target.is_some();
-        Self { request: Some(request), kind, target, last: false, forced, periodic: false, at }
+        Self { request: Some(request), kind, target, full: false, last: false, forced, periodic: false, at }
     }
 }
 
@@ -165,7 +176,7 @@ mod tests {
     fn request(n: u64, kind: CheckpointKind, forced: bool, periodic: bool) -> Request {
         let request = (!periodic).then_some(RequestId(n));
         let at = Duration::from_millis(n);
-        Request { request, kind, target: None, last: false, forced, periodic, at }
+        Request { request, kind, target: None, full: false, last: false, forced, periodic, at }
     }
 
     fn by_hand(n: u64) -> Request {

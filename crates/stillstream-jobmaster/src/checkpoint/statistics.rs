@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillstream_types::{CheckpointId, CheckpointKind, CompletedRef, SubtaskId};
+use stillstream_types::{CheckpointId, CheckpointKind, CompletedRef, SavepointFormat, SubtaskId};
 
 use crate::checkpoint::distribution::Distribution;
 use crate::checkpoint::pending::word;
@@ -110,6 +110,8 @@ pub struct CheckpointSummary {
     pub id: CheckpointId,
     /// What it is.
     pub kind: CheckpointKind,
+    /// The form of a savepoint.
+    pub format: Option<SavepointFormat>,
     /// How far it got.
     pub status: CheckpointStatus,
     /// When it was triggered, since the coordinator's zero.
@@ -145,6 +147,7 @@ pub struct CheckpointSummary {
 /// let expired = CheckpointSummary {
 ///     id: CheckpointId(7),
 ///     kind: CheckpointKind::Checkpoint,
+///     format: None,
 ///     status: CheckpointStatus::Failed("expired".into()),
 ///     triggered_at: Duration::ZERO,
 ///     duration: Duration::from_secs(600),
@@ -221,8 +224,17 @@ pub struct Counts {
     pub completed: u64,
     /// Failed or aborted.
     pub failed: u64,
+    /// Savepoints among those that failed: a person has been told of each, and the job does not depend on them.
+    pub failed_savepoints: u64,
     /// Attempts that were begun from a checkpoint.
     pub restored: u64,
+}
+
+impl Counts {
+    /// Checkpoints of the job's own that failed or were aborted.
+    pub fn failed_checkpoints(&self) -> u64 {
+        self.failed.saturating_sub(self.failed_savepoints)
+    }
 }
 
 /// What an attempt was begun from.
@@ -275,6 +287,7 @@ impl CheckpointStatistics {
             }
         } else {
             self.counts.failed += 1;
+            self.counts.failed_savepoints += u64::from(summary.kind == CheckpointKind::Savepoint);
             self.last_failed = Some(summary.clone());
         }
         self.history.push_back(summary);
@@ -292,6 +305,7 @@ mod tests {
         CheckpointSummary {
             id: CheckpointId(id),
             kind: CheckpointKind::Checkpoint,
+            format: None,
             status,
             triggered_at: Duration::ZERO,
             duration: Duration::from_millis(12_300),
@@ -334,6 +348,8 @@ mod tests {
         assert_eq!(id(&statistics.last_completed), Some(1));
         assert_eq!((id(&statistics.last_savepoint), id(&statistics.last_failed)), (Some(2), Some(3)));
         assert_eq!(statistics.counts.completed, 2);
+        statistics.on_ended(CheckpointSummary { kind, ..summary(4, CheckpointStatus::Failed("x".into())) });
+        assert_eq!((statistics.counts.failed, statistics.counts.failed_checkpoints()), (2, 1));
     }
 
     #[test]

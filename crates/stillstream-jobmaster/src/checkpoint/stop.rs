@@ -93,7 +93,14 @@ impl CheckpointCoordinator {
         };
         let (target, at) = (stop.target.clone(), self.clock.now());
         self.end.hold();
-        self.submit(Request { request: None, kind, target, last: true, forced: true, periodic: false, at });
+        self.submit(Request {
+            kind,
+            target,
+            last: true,
+            forced: true,
+            periodic: false,
+            ..Request::periodic(at)
+        });
     }
 
     /// Its barrier leaves the sources. Returns whether it holds them: after a drain nothing is left to hold.
@@ -151,6 +158,7 @@ impl CheckpointCoordinator {
             Some(target) => format!("savepoint {}", target.location),
             None => "its last checkpoint".to_owned(),
         };
+        let whole = stop.report.is_some();
         let last = stop.id.and_then(|id| Some((id, self.in_progress.get(id)?.phase())));
         let fate = match last {
             _ if stop.report.is_some() => format!("; {what} is complete"),
@@ -160,8 +168,16 @@ impl CheckpointCoordinator {
             Some((_, Phase::Registering)) if stop.target.is_some() => format!("; {what} is complete"),
             _ => String::new(),
         };
+        // it cannot be taken back: the snapshot is the truth, and its output is being committed
+        let drained = match whole && stop.drain {
+            true => {
+                "; event time has ended in it, so that windows which were open have fired, and what is read from here on \
+                     comes into windows of its own"
+            }
+            false => "",
+        };
         let then = match restarts {
-            true => format!("the job restarts and goes on from {}", self.where_it_goes_on()),
+            true => format!("the job restarts and goes on from {}{drained}", self.where_it_goes_on()),
             false => "the job ends".to_owned(),
         };
         let text = format!("the job is not stopped: its attempt ended: {reason}{fate}; {then}");

@@ -101,11 +101,22 @@ pub enum RegisterOutcome {
     Written,
     /// Determinate: the record was surely not changed by this write, and never will be.
     Failed(String),
-    /// Indeterminate: the write may have happened or may still happen; also when the comparison failed and
-    /// the record found is not of a higher generation. The coordinator reads the register before it goes on.
+    /// Indeterminate: the write may have happened or may still happen; also when the comparison failed and it
+    /// is not known whose record is there. The coordinator reads the register before it goes on.
     Unknown(String),
-    /// The register belongs to this higher generation.
+    /// The register belongs to this generation, which is another process's.
     Fenced(Generation),
+}
+
+/// What the register holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FoundRegister {
+    /// A record that this process wrote: its claim, or a later one.
+    Own(RegisterRecord),
+    /// A record of this generation that another process wrote.
+    Foreign(Generation),
+    /// There surely is none.
+    Missing,
 }
 
 /// An answer.
@@ -118,8 +129,8 @@ pub enum StorageAnswer {
     },
     /// To [`StorageCall::ReadRegister`].
     RegisterRead {
-        /// The record, `None` if there surely is none, or why it could not be read.
-        result: Result<Option<RegisterRecord>, String>,
+        /// What it holds, or why it could not be read.
+        result: Result<FoundRegister, String>,
     },
     /// To [`StorageCall::ListDirectories`].
     DirectoriesListed {

@@ -106,9 +106,11 @@ impl CheckpointCoordinator {
         &mut self,
         request: RequestId,
         savepoint: Option<SavepointTarget>,
+        full: bool,
         forced: bool,
     ) {
-        let wanted = Request::by_hand(request, savepoint, forced, self.clock.now());
+        let by_hand = Request::by_hand(request, savepoint, forced, self.clock.now());
+        let wanted = Request { full, ..by_hand };
         match self.why_none_begins() {
             Some(message) => self.refuse(wanted, FailureReason::NotAllRequiredTasksRunning, message),
             None => self.submit(wanted),
@@ -197,7 +199,7 @@ impl CheckpointCoordinator {
         let (Some(starting), Some(attempt)) = (self.requests.starting.take(), self.attempts.running()) else {
             return;
         };
-        let Request { request, kind, target: savepoint, last, forced, .. } = starting.request;
+        let Request { request, kind, target: savepoint, full, last, forced, .. } = starting.request;
         let at_ms = self.clock.wall_ms();
         let path = match &savepoint {
             Some(target) => target.location.clone(),
@@ -207,12 +209,13 @@ impl CheckpointCoordinator {
         (checkpoint.request, checkpoint.triggered_at_ms) = (request, at_ms);
         checkpoint.last = last;
         checkpoint.enumerators = attempt.enumerators().clone();
+        checkpoint.format = savepoint.as_ref().map(|target| target.format);
         let generation = attempt.generation();
         let base = self.latest_completed().map(|completed| completed.id);
         self.in_progress.begin(Pending::new(checkpoint, generation, base));
         self.statistics.on_started();
         let stop = last && self.on_last_begun(id);
-        self.commands.tell(generation, Control::Trigger { id, at_ms, savepoint, stop });
+        self.commands.tell(generation, Control::Trigger { id, at_ms, savepoint, full, stop });
     }
 
     /// Gives the checkpoint in its first phase up.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CompletedRef, Error, ErrorKind, Generation, JobFigures, JobOutcome, OperatorId, RegisterRecord,
-    Result, SubtaskId,
+    CheckpointId, CheckpointType, CompletedRef, Error, ErrorKind, Generation, JobFigures, JobOutcome,
+    OperatorId, RegisterRecord, Result, SubtaskId,
 };
 
 use super::exceptions::{ExceptionEntry, Exceptions};
@@ -213,10 +213,10 @@ impl JobEngine {
             JobEvent::Replaced { workers } => self.on_replaced(workers),
             JobEvent::NotReplaced { error } => self.on_not_replaced(error),
             JobEvent::Cancel => self.cancel(),
-            JobEvent::TriggerCheckpoint(request) => self.on_trigger_checkpoint(request),
+            JobEvent::TriggerCheckpoint(request, kind) => self.on_trigger_checkpoint(request, kind),
             JobEvent::TriggerSavepoint(request, target) => {
                 let savepoint = Some(target);
-                self.coordinate(Event::TriggerRequested { request, savepoint, forced: true });
+                self.coordinate(Event::TriggerRequested { request, savepoint, full: false, forced: true });
             }
             JobEvent::Stop(request, stop) => self.on_stop_requested(request, stop),
             JobEvent::Measured(measured) => self.figures.measured = measured,
@@ -368,16 +368,26 @@ impl JobEngine {
         }
     }
 
-    fn on_trigger_checkpoint(&mut self, request: RequestId) {
-        if !self.job.checkpointing() {
-            let message = format!(
-                "job `{}` takes no checkpoints; `enable_checkpointing` (execution.checkpointing.interval) changes that",
-                self.job.name
-            );
+    fn on_trigger_checkpoint(&mut self, request: RequestId, kind: CheckpointType) {
+        let name = &self.job.name;
+        let refusal = if !self.job.checkpointing() {
+            Some(format!(
+                "job `{name}` takes no checkpoints; `enable_checkpointing` (execution.checkpointing.interval) changes that"
+            ))
+        } else if kind == CheckpointType::Incremental && !self.job.checkpoint.incremental {
+            Some(format!(
+                "job `{name}` takes no incremental checkpoints (execution.checkpointing.incremental is false): ask for \
+                 CONFIGURED or FULL, or start it with that key set to true"
+            ))
+        } else {
+            None
+        };
+        if let Some(message) = refusal {
             let result = Err(CheckpointFailure::new(FailureReason::PeriodicSchedulerShutdown, message));
             return self.out.push(JobCommand::Reply { request, result });
         }
-        self.coordinate(Event::TriggerRequested { request, savepoint: None, forced: false });
+        let full = kind == CheckpointType::Full;
+        self.coordinate(Event::TriggerRequested { request, savepoint: None, full, forced: false });
     }
 
     /// Everything that time alone brings about.

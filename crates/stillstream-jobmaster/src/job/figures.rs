@@ -49,7 +49,7 @@ impl Figures {
             restarts,
             resumed_from: self.resumed_from,
             checkpoints_completed: statistics.counts.completed,
-            checkpoints_failed: statistics.counts.failed,
+            checkpoints_failed: statistics.counts.failed_checkpoints(),
             last_checkpoint: last.map(|last| last.id),
             last_checkpoint_bytes: last.map_or(0, |last| last.size_bytes),
             slowest_checkpoint_ms: ms(slowest),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use stillstream_types::{
-    CompletedRef, Error, Generation, JobId, RegisterRecord, RestartStrategy, Result, SavepointTarget,
+    CheckpointType, CompletedRef, Error, Generation, JobId, RegisterRecord, RestartStrategy, Result,
+    SavepointTarget,
 };
 
 use super::figures::Measured;
@@ -36,9 +37,10 @@ pub struct JobSetup {
     pub place: String,
     /// Whether a later start finds them.
     pub durable: bool,
-    /// What the register holds, read from the same authority that writes go to; `None` only if there surely
-    /// is no record. An unreadable register is an error of the shell's, never `None`: a job that had a
-    /// checkpoint must not start empty.
+    /// What the register holds since this process claimed it: its generation is this process's alone, and the
+    /// first attempt runs under it. `None` only if there surely is no record: then the first attempt claims
+    /// the first generation. An unreadable register is an error of the shell's, never `None`: a job that had
+    /// a checkpoint must not start empty.
     pub register: Option<RegisterRecord>,
     /// Which share of the interval passes before the first periodic checkpoint of an attempt, from 0 to 1: a
     /// random number, so that jobs that start together do not take their checkpoints together for ever.
@@ -103,7 +105,7 @@ pub enum JobEvent {
     /// A person cancels the job.
     Cancel,
     /// A person wants a checkpoint.
-    TriggerCheckpoint(RequestId),
+    TriggerCheckpoint(RequestId, CheckpointType),
     /// A person wants a savepoint.
     TriggerSavepoint(RequestId, SavepointTarget),
     /// A person wants the job to stop. The reply comes when all is committed and the stop is recorded, or
@@ -123,8 +125,9 @@ impl JobEvent {
                 matches!(report, Report::Committed { .. } | Report::Stopped { .. } | Report::Failed { .. })
             }
             Self::Submitted | Self::Storage(_) | Self::Restored { .. } | Self::Enumerated(..) => false,
-            Self::TriggerCheckpoint(_) | Self::TriggerSavepoint(..) | Self::Measured(_) => false,
-            Self::Tick | Self::Cancel | Self::Stop(..) | Self::Panicked(_) | Self::EnumeratorFailed(..) => true,
+            Self::TriggerCheckpoint(..) | Self::TriggerSavepoint(..) | Self::Measured(_) => false,
+            Self::Tick | Self::Cancel | Self::Stop(..) | Self::Panicked(_) => true,
+            Self::EnumeratorFailed(..) => true,
             Self::NotDeployed { .. } | Self::Replaced { .. } | Self::NotReplaced { .. } => true,
         }
     }

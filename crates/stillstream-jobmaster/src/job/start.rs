@@ -1,7 +1,9 @@
 //! Whether a start of a job runs it: a job whose end is recorded does not run again unasked (Flink's job
 //! result store).
 
-use stillstream_types::{CompletedRef, JobEnd, JobOutcome, RegisterRecord};
+use std::collections::BTreeSet;
+
+use stillstream_types::{CheckpointId, CompletedRef, JobEnd, JobOutcome, RegisterRecord};
 
 /// What a start does.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,6 +56,30 @@ pub fn decide_start(record: Option<&RegisterRecord>, names_snapshot: bool) -> St
     }
 }
 
+/// What a person can do when the newest checkpoint of a job cannot be read: which older ones its register still
+/// names.
+pub fn way_back(record: &RegisterRecord, newest: CheckpointId) -> String {
+    let named = record.completed.iter().chain(&record.retained);
+    let older: BTreeSet<CheckpointId> =
+        named.filter(|known| known.id < newest && !known.is_savepoint()).map(|known| known.id).collect();
+    match older.last() {
+        Some(last) => {
+            let all: Vec<String> = older.iter().map(ToString::to_string).collect();
+            format!(
+                "checkpoint {newest} is the newest of job `{}`; `--from-checkpoint {last}` falls back to an older one (there are {}), and \
+                 output that was committed since may appear twice",
+                record.job_name,
+                all.join(", ")
+            )
+        }
+        None => format!(
+            "checkpoint {newest} is the newest of job `{}`, and no older one is kept (execution.checkpointing.num-retained); `--from` a \
+             savepoint goes on from that, `--start-fresh` runs the job from the beginning",
+            record.job_name
+        ),
+    }
+}
+
 /// Whether the run had come no further than this: what is kept of an older run, or a savepoint with which an
 /// older one was stopped, knows nothing of what has been committed since.
 fn is_where_it_ended(record: &RegisterRecord, kept: &CompletedRef) -> bool {
@@ -64,7 +90,7 @@ fn is_where_it_ended(record: &RegisterRecord, kept: &CompletedRef) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use stillstream_types::{CheckpointId, Generation, JobFigures, JobId};
+    use stillstream_types::{Generation, JobFigures, JobId};
 
     use super::*;
 

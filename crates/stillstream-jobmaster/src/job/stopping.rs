@@ -9,6 +9,7 @@ use super::engine::{JobEngine, Phase};
 use super::exceptions::ExceptionEntry;
 use super::interface::{JobCommand, Level};
 use super::restart::RestartDecision;
+use super::start::way_back;
 use super::status::JobStatus;
 use crate::checkpoint::event::Event;
 use crate::message::Control;
@@ -168,6 +169,19 @@ impl JobEngine {
         self.phase = Phase::Ending { error };
     }
 
+    /// Where a checkpoint of the job's own cannot be read, says what a person can do.
+    fn with_way_back(&self, error: Error) -> Error {
+        let newest = self.coordinator.latest_completed().filter(|newest| !newest.is_savepoint());
+        match (newest, self.coordinator.register()) {
+            (Some(newest), Some(record))
+                if error.kind() == ErrorKind::CorruptSnapshot && self.job.durable =>
+            {
+                error.context(way_back(record, newest.id))
+            }
+            _ => error,
+        }
+    }
+
     /// Restart or give up.
     fn after_failure(&mut self, error: Error) {
         if self.coordinator.ending().is_some() {
@@ -175,6 +189,7 @@ impl JobEngine {
             return self.await_the_record(error);
         }
         if error.is_fatal() {
+            let error = self.with_way_back(error);
             self.attempt_stopped(error.to_string(), false);
             self.remember(&error, false);
             return self.give_up(error);

@@ -172,6 +172,9 @@ pub struct World {
     bag: Vec<Action>,
     // storage
     register: Option<RegisterRecord>,
+    /// The process that claimed the job last: it alone writes the register, as each write names the record
+    /// that it replaces.
+    owner: usize,
     /// Whether the register says that the job has ended.
     recorded: bool,
     /// The end that each generation has written.
@@ -218,6 +221,7 @@ impl World {
             nodes: Vec::new(),
             bag: Vec::new(),
             register: None,
+            owner: 0,
             recorded: false,
             ends: BTreeMap::new(),
             files: BTreeMap::new(),

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use stillstream_jobmaster::{CheckpointStatus, CheckpointSummary, Distribution};
 use stillstream_runtime::job::{JobClient, RestoredFrom};
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CheckpointingMode, ExternalizedCheckpointRetention, checkpoint_paths,
+    CheckpointId, CheckpointKind, CheckpointingMode, ExternalizedCheckpointRetention, SavepointFormat,
+    checkpoint_paths,
 };
 
 use super::millis;
@@ -83,6 +84,13 @@ fn path(job: &JobClient, path: &str) -> String {
     }
 }
 
+fn savepoint_format(format: SavepointFormat) -> &'static str {
+    match format {
+        SavepointFormat::Canonical => "CANONICAL",
+        SavepointFormat::Native => "NATIVE",
+    }
+}
+
 /// One checkpoint, without its tasks.
 pub(super) fn summary(job: &JobClient, one: &CheckpointSummary) -> Value {
     let after = |time: Duration| one.triggered_at_ms.saturating_add_unsigned(millis(time));
@@ -95,7 +103,7 @@ pub(super) fn summary(job: &JobClient, one: &CheckpointSummary) -> Value {
             CheckpointStatus::Failed(_) => "FAILED",
         },
         "is_savepoint": is_savepoint,
-        "savepointFormat": null,
+        "savepointFormat": one.format.map(savepoint_format),
         "trigger_timestamp": one.triggered_at_ms,
         "latest_ack_timestamp": one.slowest.as_ref().map_or(-1, |slowest| after(slowest.after)),
         "checkpointed_size": one.size_bytes,

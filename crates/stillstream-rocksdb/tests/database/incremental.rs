@@ -9,7 +9,10 @@ use std::sync::atomic::Ordering;
 use crate::shared_store::SharedStore;
 use stillstream_config::CompactionStyle;
 use stillstream_heap::HeapKeyedStateBackend;
-use stillstream_rocksdb::{LocalRecovery, MemoryBudget, RocksDbKeyedStateBackend, RocksDbOptions};
+use stillstream_rocksdb::{
+    LocalRecovery, MemoryBudget, RocksDbBackendFactory, RocksDbKeyedStateBackend, RocksDbOptions,
+};
+use stillstream_state::conformance::a_full_checkpoint_begins_anew_and_later_ones_build_on_it;
 use stillstream_state::{
     BackendOptions, CurrentKey, Key, KeyedBackend, KeyedValues, MemorySnapshotStore, NamespaceWalk,
     NamespacedValues, StateError, TimeDomain, TimerService,
@@ -423,6 +426,15 @@ fn a_snapshot_of_another_backends_form_is_refused_with_what_to_do() -> Result {
         panic!("it is not ours")
     };
     assert!(error.to_string().contains("canonical"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_full_checkpoint_uploads_every_file_anew_and_later_ones_build_on_it() -> Result {
+    let folder = tempfile::tempdir()?;
+    let store = SharedStore::new(&folder.path().join("store"));
+    let factory = RocksDbBackendFactory { incremental: true, options: options(folder.path()).into() };
+    a_full_checkpoint_begins_anew_and_later_ones_build_on_it(&factory, &store)?;
     Ok(())
 }
 

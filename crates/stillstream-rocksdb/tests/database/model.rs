@@ -144,7 +144,8 @@ impl Running {
         assert_eq!(self.timers.peek_next_time(), first);
     }
 
-    /// Takes the timers that are due. Within a time they come by hash; those of one hash come in no special order.
+    /// Takes the timers that are due. Within a time they come by hash; those of one hash come in no special
+    /// order.
     fn fire(&self, up_to: i64) -> BTreeSet<(i64, KeyHash, i8, u16)> {
         let due = std::iter::from_fn(|| self.timers.pop_due(Timestamp::from_millis(up_to)).unwrap());
         let fired: Vec<_> = due.map(|t| (t.time.as_millis(), t.hash, t.namespace, t.key)).collect();

@@ -1,6 +1,6 @@
 //! Native savepoints: files of RocksDB that belong to the savepoint alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -223,7 +223,10 @@ enum Step {
         from: u64,
         count: u64,
     },
-    Freeze,
+    /// A checkpoint begins, a full one or as configured.
+    Freeze {
+        full: bool,
+    },
     /// The oldest checkpoint on its way is written and completed.
     Complete {
         notice: bool,
@@ -233,8 +236,8 @@ enum Step {
         notice: bool,
     },
     Savepoint,
-    /// The oldest savepoint is written. Its owner may delete it at once, and of one that failed, or that a stop
-    /// took, the backend may be told.
+    /// The oldest savepoint is written. Its owner may delete it at once, and of one that failed, or that a
+    /// stop took, the backend may be told.
     Write {
         delete: bool,
         notice: Option<bool>,
@@ -248,7 +251,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (0u64..1000, 1u64..40).prop_map(|(from, count)| Step::Add { from, count }),
-        4 => Just(Step::Freeze),
+        4 => prop::bool::weighted(0.2).prop_map(|full| Step::Freeze { full }),
         4 => any::<bool>().prop_map(|notice| Step::Complete { notice }),
         1 => any::<(bool, bool)>().prop_map(|(written, notice)| Step::Abort { written, notice }),
         3 => Just(Step::Savepoint),
@@ -278,6 +281,7 @@ fn run(steps: Vec<Step>) -> Result {
     let store = SharedStore::new(&folder.join("store"));
     let (mut running, mut model) = (backend(folder, true)?, Model::default());
     let mut id = 0;
+    let mut written: BTreeSet<String> = BTreeSet::new();
     let (mut checkpoints, mut savepoints) = (Vec::new(), Vec::new());
     let mut completed: Option<(KeyedSnapshot, Model)> = None;
     let mut kept: Option<(KeyedSnapshot, Model)> = None;
@@ -286,15 +290,21 @@ fn run(steps: Vec<Step>) -> Result {
             Step::Add { from, count } => {
                 (from..from + count).try_for_each(|key| add(&mut running, &mut model, key))?;
             }
-            Step::Freeze => {
+            Step::Freeze { full } => {
                 id += 1;
-                let frozen = running.freeze_checkpoint(CheckpointId(id))?;
-                checkpoints.push((CheckpointId(id), frozen, model.clone()));
+                let form = if full { SnapshotForm::FullCheckpoint } else { SnapshotForm::Checkpoint };
+                let frozen = running.freeze_as(CheckpointId(id), form)?;
+                let older = full.then(|| written.clone());
+                checkpoints.push((CheckpointId(id), frozen, model.clone(), older));
             }
             Step::Complete { notice } if !checkpoints.is_empty() => {
-                let (id, frozen, then) = checkpoints.remove(0);
+                let (id, frozen, then, older) = checkpoints.remove(0);
                 let snapshot = frozen.write(&store, "state")?;
-                // with two on their way one may name files that the completion of the other has deleted: the coordinator knows
+                let of_older = |path: &str| older.as_ref().is_some_and(|older| older.contains(path));
+                assert!(!paths(&snapshot).any(of_older), "a full checkpoint names a file of an older one");
+                written.extend(paths(&snapshot).map(str::to_owned));
+                // with two on their way one may name files that the completion of the other has deleted: the
+                // coordinator knows
                 if !paths(&snapshot).all(|path| folder.join("store").join(path).is_file()) {
                     running.checkpoint_aborted(id);
                     continue;
@@ -306,7 +316,7 @@ fn run(steps: Vec<Step>) -> Result {
                 clean(folder, completed.as_ref())?;
             }
             Step::Abort { written, notice } if !checkpoints.is_empty() => {
-                let (id, frozen, _) = checkpoints.remove(0);
+                let (id, frozen, ..) = checkpoints.remove(0);
                 if written {
                     frozen.write(&store, "state")?;
                 }

@@ -25,8 +25,8 @@ impl Uploads {
     }
 }
 
-/// Fills `keys` keys, changes a hundredth of them at random before each of `checkpoints` checkpoints, and verifies that no
-/// change is lost.
+/// Fills `keys` keys, changes a hundredth of them at random before each of `checkpoints` checkpoints, and
+/// verifies that no change is lost.
 pub fn measure(
     folder: &Path,
     keys: u64,

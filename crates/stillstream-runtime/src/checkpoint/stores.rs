@@ -9,9 +9,8 @@ use stillstream_types::{CheckpointId, Result, SavepointTarget};
 
 use crate::checkpoint::snapshot_pool::SnapshotStores;
 
-fn foreign(location: &str) -> Result<Arc<dyn SnapshotStore>> {
-    let retained =
-        RetainedCheckpoint::open(location, &StorageOptions::default()).map_err(StorageError::into_error)?;
+fn foreign(location: &str, options: &StorageOptions) -> Result<Arc<dyn SnapshotStore>> {
+    let retained = RetainedCheckpoint::open(location, options).map_err(StorageError::into_error)?;
     Ok(Arc::new(retained.streams().clone()))
 }
 
@@ -31,7 +30,7 @@ pub(crate) struct MemoryStores {
     pub max_state_size: u64,
     /// Where earlier checkpoints of the job may have written files, if it had another backend then.
     pub files: Option<JobStorage>,
-    /// How savepoints are written.
+    /// How savepoints are written, and what lies elsewhere is read.
     pub options: StorageOptions,
 }
 
@@ -50,7 +49,7 @@ impl SnapshotStores for MemoryStores {
 
     fn reader(&self, location: Option<&str>) -> Result<Arc<dyn SnapshotStore>> {
         match (location, &self.files) {
-            (Some(location), _) => foreign(location),
+            (Some(location), _) => foreign(location, &self.options),
             (None, Some(files)) => Ok(files.reader()),
             (None, None) => Ok(Arc::new(MemorySnapshotStore::default())),
         }
@@ -61,7 +60,7 @@ impl SnapshotStores for MemoryStores {
 #[derive(Debug)]
 pub(crate) struct FileStores {
     pub files: JobStorage,
-    /// How savepoints are written.
+    /// How savepoints are written, and what lies elsewhere is read.
     pub options: StorageOptions,
 }
 
@@ -80,7 +79,7 @@ impl SnapshotStores for FileStores {
 
     fn reader(&self, location: Option<&str>) -> Result<Arc<dyn SnapshotStore>> {
         match location {
-            Some(location) => foreign(location),
+            Some(location) => foreign(location, &self.options),
             None => Ok(self.files.reader()),
         }
     }

@@ -88,7 +88,8 @@ impl Figures {
         let workers = self.metrics.iter();
         let workers =
             workers.map(|worker| wire::WorkerFigures { figures: worker.figures().to_vec() }).collect();
-        let figures = wire::Figures { workers, counters: self.counters.all() };
+        let figures =
+            wire::Figures { workers, counters: self.counters.counts(), gauges: self.counters.gauges() };
         ToManager { generation: 0, message: Some(FromWorker::Figures(figures)) }
     }
 }

@@ -267,12 +267,13 @@ impl Connections {
                     self.changed.notify_all();
                 }
             }
-            Some(FromWorker::Figures(Figures { workers, counters })) => {
+            Some(FromWorker::Figures(Figures { workers, counters, gauges })) => {
                 for (local, figures) in workers.into_iter().take(self.threads).enumerate() {
                     if let Some(metrics) = self.metrics.get(process * self.threads + local) {
                         metrics.learn(&figures.figures);
                     }
                 }
+                self.counters.learn(process, gauges);
                 let mut known = self.known.lock();
                 for (name, total) in counters {
                     let last = known.entry((process, incarnation, name.clone())).or_default();
@@ -323,6 +324,7 @@ impl Connections {
                 return;
             }
             (peer.writer, peer.listening, peer.ending) = (None, None, true);
+            self.counters.learn(process, BTreeMap::new());
             (generation, peer.child.take())
         };
         self.changed.notify_all();

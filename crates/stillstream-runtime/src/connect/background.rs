@@ -1,7 +1,7 @@
 //! Reading in a thread of its own: the worker never waits for input.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,6 +137,9 @@ pub struct BackgroundReader<T, S> {
     messages: Receiver<Message<T, S>>,
     waiting: Arc<AtomicBool>,
     next: VecDeque<Box<Chunk<T, S>>>,
+    /// Splits that are left out, and what came of them meanwhile.
+    paused: BTreeSet<usize>,
+    aside: VecDeque<Box<Chunk<T, S>>>,
     assign: Sender<Numbered<S>>,
     /// By number.
     splits: BTreeMap<usize, S>,
@@ -194,6 +197,8 @@ impl<T: Send + 'static, S: Clone + Send + 'static> BackgroundReader<T, S> {
             messages,
             waiting,
             next: VecDeque::new(),
+            paused: BTreeSet::new(),
+            aside: VecDeque::new(),
             assign,
             splits: BTreeMap::new(),
             assigned: 0,
@@ -228,6 +233,9 @@ impl<T: Send + 'static, S: Clone + Send + 'static> BackgroundReader<T, S> {
                 message = self.messages.try_recv();
             }
             match message {
+                Ok(Message::Chunk(chunk)) if self.paused.contains(&chunk.split) => {
+                    self.aside.push_back(chunk)
+                }
                 Ok(Message::Chunk(chunk)) => self.next.push_back(chunk),
                 Ok(Message::Read(splits)) => self.read = splits,
                 Ok(Message::Failed(error)) => return Err(error),
@@ -238,7 +246,20 @@ impl<T: Send + 'static, S: Clone + Send + 'static> BackgroundReader<T, S> {
                 }
             }
         }
-        Ok(self.next.front().map_or(Arrived::Ended, |chunk| Arrived::Chunk(chunk)))
+        Ok(match self.next.front() {
+            Some(chunk) => Arrived::Chunk(chunk),
+            None if !self.aside.is_empty() => Arrived::Nothing,
+            None => Arrived::Ended,
+        })
+    }
+
+    /// Sets chunks of these splits aside from now on, and of no others: what was set aside of those comes next.
+    /// The thread should read nothing of them meanwhile, for what is set aside has no bound.
+    pub fn pause(&mut self, splits: BTreeSet<usize>) {
+        self.paused = splits;
+        let waiting = std::mem::take(&mut self.aside).into_iter().chain(std::mem::take(&mut self.next));
+        let paused = &self.paused;
+        (self.aside, self.next) = waiting.partition(|chunk| paused.contains(&chunk.split));
     }
 
     /// Takes the chunk that [`peek`](Self::peek) showed: appends its records to `out` and moves its split on.

@@ -86,11 +86,7 @@ pub trait SplitEnumerator: Send + 'static {
     ///
     /// # Errors
     /// As of [`discover`](Self::discover).
-    fn requested(
-        &mut self,
-        reader: SubtaskIndex,
-        assignments: &mut Assignments<Self::Split>,
-    ) -> Result<()> {
+    fn requested(&mut self, reader: SubtaskIndex, assignments: &mut Assignments<Self::Split>) -> Result<()> {
         let _ = (reader, assignments);
         Ok(())
     }

@@ -53,7 +53,8 @@ fn encode_state<T: Data>(state: &T) -> Vec<u8> {
 
 /// Why the state of an enumerator cannot be taken up.
 fn damaged(why: impl std::fmt::Display) -> Error {
-    let text = format!("the enumerator's state in the snapshot cannot be read: {why}; restore an older snapshot");
+    let text =
+        format!("the enumerator's state in the snapshot cannot be read: {why}; restore an older snapshot");
     Error::new(ErrorKind::CorruptSnapshot, text)
 }
 
@@ -121,7 +122,8 @@ impl<S: SplitSource> SourceEnumerator<S> {
         for (reader, split) in assigned {
             let readers = self.readers();
             let reader = reader.or_else(|| self.source.reader_of(&split, readers).map(SubtaskIndex));
-            let fewest = || self.given.iter().enumerate().min_by_key(|(_, given)| **given).map_or(0, |(at, _)| at);
+            let fewest =
+                || self.given.iter().enumerate().min_by_key(|(_, given)| **given).map_or(0, |(at, _)| at);
             let at = reader.map_or_else(fewest, |reader| reader.0 as usize);
             let Some(given) = self.given.get_mut(at) else {
                 let text = format!(

@@ -2,7 +2,9 @@
 
 use stillstream_state::{Data, OperatorListState, OperatorStateBackend, StateError};
 use stillstream_types::streams::SnapshotStore;
-use stillstream_types::{OperatorStateHandle, OperatorSubtaskState, RedistributionMode, Result, SubtaskIndex};
+use stillstream_types::{
+    OperatorStateHandle, OperatorSubtaskState, RedistributionMode, Result, SubtaskIndex,
+};
 
 use crate::operator::OpenContext;
 

@@ -32,7 +32,7 @@ pub use background::{Arrived, BackgroundReader, Chunk, ChunkSender};
 pub use erased_enumerator::enumerator_factory;
 pub use enumerator::{Assignments, Enumerator, SplitEnumerator};
 pub use plain::{Plain, PlainWriter};
-pub use sink::{CommitPolicy, Committer, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
+pub use sink::{CommitPolicy, Committer, JobOutline, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
 pub use sink_operator::{SinkOperator, sink_body};
 pub use source::{SourceContext, SplitNews, SplitReader, SplitSource};
 pub use source_operator::{SourceOperator, source_body};

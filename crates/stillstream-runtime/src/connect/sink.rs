@@ -85,6 +85,24 @@ pub trait Sink<T: Data>: Send + Sync + 'static {
     fn validate(&self) -> Result<()> {
         Ok(())
     }
+
+    /// As [`validate`](Self::validate), which it calls if not said otherwise: for a sink whose target must fit
+    /// the job's checkpoints.
+    fn validate_for(&self, job: &JobOutline) -> Result<()> {
+        let _ = job;
+        self.validate()
+    }
+}
+
+/// What a sink may know of its job before that starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobOutline {
+    /// The job's name.
+    pub name: String,
+    /// How often a checkpoint is taken (`execution.checkpointing.interval`); `None`: never.
+    pub checkpoint_interval: Option<Duration>,
+    /// How long one may take (`execution.checkpointing.timeout`).
+    pub checkpoint_timeout: Duration,
 }
 
 /// Makes a pre-committed transaction durable; see [`Prepared`].
@@ -181,6 +199,9 @@ pub struct SinkContext {
     pub parallelism: u32,
     /// The job: two jobs that write to one place are told apart by it.
     pub job: JobId,
+    /// Where the job's checkpoints are kept, as the job was told; empty if they are kept nowhere. Two jobs of
+    /// one name are told apart by it.
+    pub checkpoint_home: Arc<str>,
     /// Who may read the files that the sink makes.
     pub file_access: FileAccess,
     /// Grows with every attempt to run the job: makes names of transactions and temporary files unique.
@@ -205,6 +226,7 @@ impl SinkContext {
             subtask: context.subtask,
             parallelism: context.parallelism,
             job: context.job,
+            checkpoint_home: context.checkpoint_home.clone(),
             file_access: context.file_access,
             generation: context.generation,
             checkpointing: context.checkpointing,
@@ -224,6 +246,7 @@ impl SinkContext {
             subtask: SubtaskIndex(subtask),
             parallelism,
             job: JobId::from_name("by hand"),
+            checkpoint_home: "".into(),
             file_access: FileAccess::default(),
             generation: 1,
             checkpointing: true,

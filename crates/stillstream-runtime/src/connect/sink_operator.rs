@@ -245,7 +245,7 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
         open.writer.write(batch.take()?)
     }
 
-    fn ready(&mut self) -> Result<bool> {
+    fn ready(&mut self, _: &mut Output) -> Result<bool> {
         let open = self.opened()?;
         if open.phase != Phase::Recovered && !open.settle()? {
             return Ok(false);
@@ -259,7 +259,7 @@ impl<T: Data, S: Sink<T>> Operator for SinkOperator<T, S> {
             return Ok(Some(Box::new(stored.snapshot(Vec::new())?)));
         }
         let open = self.opened()?;
-        open.left_savepoint = form != SnapshotForm::Checkpoint;
+        open.left_savepoint = matches!(form, SnapshotForm::Savepoint(_));
         open.settle()?;
         open.prepare(id)?;
         if open.transactions.is_empty() {

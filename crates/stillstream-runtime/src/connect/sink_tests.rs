@@ -300,12 +300,12 @@ fn a_restored_sink_takes_records_only_after_its_commits_and_before_that_aborts_n
     sink.0.holds.store(true, SeqCst);
     let mut operator = open(&sink, 0, Some(state)).unwrap();
     wait_for("the commit begins", || sink.0.under_way.load(SeqCst) == 1);
-    assert!(!operator.ready().unwrap());
+    assert!(!operator.ready(&mut Output::default()).unwrap());
     assert_eq!(sink.0.recovered.load(SeqCst), 0);
     let again = prepare(&mut operator, 10)(&store()).unwrap();
     assert!(!again.is_empty(), "a checkpoint meanwhile holds what is not committed");
     sink.0.holds.store(false, SeqCst);
-    wait_for("the sink is ready", || operator.ready().unwrap());
+    wait_for("the sink is ready", || operator.ready(&mut Output::default()).unwrap());
     assert_eq!((sink.0.recovered.load(SeqCst), &**sink.0.committed.lock()), (1, &[1, 2][..]));
     write(&mut operator, 3);
 }
@@ -328,12 +328,12 @@ fn a_commit_of_the_last_attempt_has_returned_before_the_next_one_aborts_what_is_
     let mut next = context(None);
     next.generation = 2;
     second.open(&mut next).unwrap();
-    assert!(!second.ready().unwrap());
+    assert!(!second.ready(&mut Output::default()).unwrap());
     assert_eq!(sink.0.recovered.load(SeqCst), 0);
     // what fails now is of no interest to anybody: it is not tried again beside the new attempt
     sink.0.commits_to_fail.store(1, SeqCst);
     sink.0.holds.store(false, SeqCst);
-    wait_for("the sink is ready", || second.ready().unwrap());
+    wait_for("the sink is ready", || second.ready(&mut Output::default()).unwrap());
     assert_eq!((sink.0.recovered.load(SeqCst), sink.0.commit_attempts.load(SeqCst)), (1, 1));
 }
 

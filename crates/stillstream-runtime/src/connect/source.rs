@@ -123,6 +123,13 @@ pub trait SplitReader<T, S>: 'static {
     /// far. Those that are done may be left out: the enumerator knows that they were assigned.
     fn positions(&self) -> Vec<S>;
 
+    /// The [`positions`](Self::positions) that checkpoint `id` gets: for a source that acknowledges them to the
+    /// outside when that is [complete](Self::checkpoint_complete).
+    fn snapshot(&mut self, id: stillstream_types::CheckpointId) -> Vec<S> {
+        let _ = id;
+        self.positions()
+    }
+
     /// How far the input was read, as a person finds it there ("line 12 of `in.csv`"): for the message about
     /// a record whose processing fails. Only asked for then.
     fn place(&self) -> Option<String> {

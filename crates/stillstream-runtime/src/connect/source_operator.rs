@@ -208,9 +208,9 @@ impl<S: SplitSource> Source for SourceOperator<S> {
         self.reader.as_ref()?.place()
     }
 
-    fn snapshot(&mut self, _: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
-        let positions = match &self.reader {
-            Some(reader) => reader.positions(),
+    fn snapshot(&mut self, id: CheckpointId, _: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
+        let positions = match &mut self.reader {
+            Some(reader) => reader.snapshot(id),
             None if self.dry => Vec::new(),
             None => return Err(not_open()),
         };

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use stillstream_types::{Result, SubtaskId, SubtaskIndex};
+use stillstream_types::{KeyGroups, Result, SubtaskId, SubtaskIndex};
 use timely::container::NoopBuilder;
 use timely::dataflow::operators::generic::OutputBuilder;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
@@ -60,11 +60,23 @@ fn channel(input: &TaskInput, output: &TaskOutput, attempt: &Rc<WorkerAttempt>) 
     let (edge, attempt) = (input.edge, attempt.clone());
     match &output.delivery {
         Delivery::Local => Channel::Local { edge, attempt },
-        Delivery::Rebalance | Delivery::Broadcast => {
-            Channel::Exchange { edge, attempt, splitter: directed() }
-        }
+        Delivery::SameSubtask
+        | Delivery::Rebalance
+        | Delivery::Rescale
+        | Delivery::Global
+        | Delivery::Broadcast => Channel::Exchange { edge, attempt, splitter: directed(), to: output.to },
         Delivery::Key(factory, groups) => {
-            Channel::Exchange { edge, attempt, splitter: factory(*groups, output.to_parallelism) }
+            let splitter = factory(*groups, output.to_parallelism);
+            Channel::Exchange { edge, attempt, splitter, to: output.to }
+        }
+        Delivery::Partition(factory) => {
+            let groups = KeyGroups::new(output.to_parallelism);
+            Channel::Exchange {
+                edge,
+                attempt,
+                splitter: factory(groups, output.to_parallelism),
+                to: output.to,
+            }
         }
     }
 }
@@ -102,8 +114,9 @@ pub(crate) fn add_task<'s>(
     let info = builder.operator_info();
     let activator = scope.activator_for(info.address.clone());
     let waker = Waker::new(scope.worker().sync_activator_for(info.address.to_vec()));
-    let active = (attempt.worker as u32) < task.parallelism;
-    let id = SubtaskId { vertex: task.vertex, index: SubtaskIndex(attempt.worker as u32) };
+    let index = task.placement.subtask_of(attempt.worker) as u32;
+    let active = index < task.parallelism;
+    let id = SubtaskId { vertex: task.vertex, index: SubtaskIndex(index) };
     let mailbox = {
         let mut mailboxes = attempt.mailboxes.borrow_mut();
         mailboxes.push(Mailbox::new(activator.clone(), task.is_source(), active));
@@ -111,7 +124,10 @@ pub(crate) fn add_task<'s>(
     };
     let chain = if active { open(&SubtaskInfo { subtask: id, waker }) } else { None };
     let pending = Outputs::new(task, id.index);
-    let subtask = Subtask::new(attempt.clone(), id, mailbox, chain, pending, activator, active);
+    let mut subtask = Subtask::new(attempt.clone(), id, mailbox, chain, pending, activator, active);
+    if let Some(timeout) = task.buffer_timeout {
+        subtask.turn = subtask.turn.with_timeout(timeout);
+    }
     let mut task = if task.is_source() {
         AnyTask::Source(Box::new(SourceTask { subtask }))
     } else {

@@ -12,7 +12,7 @@ use timely::progress::frontier::MutableAntichain;
 
 use crate::clock::Clock;
 use crate::operator::batch::AnyBatch;
-use crate::plan::{Delivery, Task, TaskInput, TaskOutput};
+use crate::plan::{Delivery, Placement, Task, TaskInput, TaskOutput};
 
 /// Timely's side of an input.
 pub(crate) type Input = InputHandleCore<u64, AnyBatch, Box<dyn Pull<Message<u64, AnyBatch>>>>;
@@ -30,6 +30,8 @@ pub(crate) struct InputChannels {
     first: usize,
     /// Batches come from this worker alone.
     local: bool,
+    /// Where the senders run.
+    from: Placement,
     /// How many subtasks send.
     pub senders: usize,
 }
@@ -43,7 +45,7 @@ impl InputChannels {
             let first = channels;
             let senders = if local { 1 } else { input.from_parallelism as usize };
             channels += senders;
-            Self { port: input.port, edge: input.edge, first, local, senders }
+            Self { port: input.port, edge: input.edge, first, local, from: input.from, senders }
         };
         let inputs = task.inputs.iter().map(&mut of).collect();
         (inputs, channels)
@@ -51,7 +53,7 @@ impl InputChannels {
 
     /// The channel from worker `from`.
     pub fn channel(&self, from: usize) -> usize {
-        self.first + if self.local { 0 } else { from }
+        self.first + if self.local { 0 } else { self.from.subtask_of(from) }
     }
 }
 

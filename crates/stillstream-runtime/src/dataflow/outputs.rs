@@ -1,6 +1,8 @@
 //! What a subtask emits. A batch waits here for the marks that may follow it, at most until the end of the
 //! turn.
 
+use std::ops::Range;
+
 use stillstream_types::SubtaskIndex;
 use timely::container::NoopBuilder;
 use timely::dataflow::operators::Capability;
@@ -18,8 +20,31 @@ pub(crate) type Sessions<'a, 'b> = &'a mut [OutputBuilderSession<'b, u64, NoopBu
 struct Pending {
     to: TaskOutput,
     batch: AnyBatch,
-    /// For an output that deals records out: whose turn it is.
+    /// For an output that deals records out: to whom, and whose turn it is.
+    targets: Range<u32>,
     next_target: u32,
+}
+
+/// The subtasks of the consumer that get the records of one of `from` subtasks.
+fn targets(delivery: &Delivery, index: u32, from: u32, to: u32) -> Range<u32> {
+    match delivery {
+        Delivery::Global => 0..1,
+        Delivery::SameSubtask => index..index + 1,
+        // as many senders for each of the few, or as many receivers for each sender
+        Delivery::Rescale if to > from => {
+            let begin = |index: u32| (u64::from(index) * u64::from(to)).div_ceil(u64::from(from)) as u32;
+            begin(index)..begin(index + 1)
+        }
+        Delivery::Rescale => {
+            let target = (u64::from(index) * u64::from(to) / u64::from(from)) as u32;
+            target..target + 1
+        }
+        Delivery::Local
+        | Delivery::Rebalance
+        | Delivery::Broadcast
+        | Delivery::Key(..)
+        | Delivery::Partition(_) => 0..to,
+    }
 }
 
 /// The outputs of a subtask, with one capability each, all at the subtask's epoch.
@@ -31,8 +56,10 @@ pub(crate) struct Outputs {
 
 impl Outputs {
     pub fn new(task: &Task, index: SubtaskIndex) -> Self {
-        let pending =
-            |to: &TaskOutput| Pending { to: to.clone(), batch: AnyBatch::default(), next_target: index.0 };
+        let pending = |to: &TaskOutput| {
+            let targets = targets(&to.delivery, index.0, task.parallelism, to.to_parallelism);
+            Pending { to: to.clone(), batch: AnyBatch::default(), targets, next_target: index.0 }
+        };
         Self { pending: task.outputs.iter().map(pending).collect(), capabilities: Vec::new() }
     }
 
@@ -81,7 +108,7 @@ impl Outlet<'_, '_> {
     /// Sends what waits.
     fn flush(&mut self, output: usize) {
         let Outputs { pending, capabilities } = &mut *self.outputs;
-        let Pending { to, batch, next_target } = &mut pending[output];
+        let Pending { to, batch, targets, next_target } = &mut pending[output];
         if batch.is_void() {
             return;
         }
@@ -95,7 +122,7 @@ impl Outlet<'_, '_> {
         };
         match to.delivery {
             Delivery::Local => give(batch, marks),
-            Delivery::Key(..) => give(batch, marks * to.to_parallelism),
+            Delivery::Key(..) | Delivery::Partition(_) => give(batch, marks * to.to_parallelism),
             Delivery::Broadcast => {
                 for target in 1..to.to_parallelism {
                     let mut copy = batch.clone();
@@ -104,9 +131,9 @@ impl Outlet<'_, '_> {
                 }
                 give(batch, marks);
             }
-            Delivery::Rebalance => {
+            Delivery::SameSubtask | Delivery::Rebalance | Delivery::Rescale | Delivery::Global => {
                 let (first, parallelism) = (*next_target, to.to_parallelism);
-                *next_target = deal_out(batch, first, parallelism, |batch| give(batch, marks));
+                *next_target = deal_out(batch, first, targets, parallelism, |batch| give(batch, marks));
             }
         }
     }
@@ -123,14 +150,23 @@ impl Ports for Outlet<'_, '_> {
     }
 }
 
-/// Deals the records of a batch out to `parallelism` subtasks, as evenly as can be, in pieces that lie
-/// together, and every mark to each of them; returns whose turn is next.
-fn deal_out(mut batch: AnyBatch, first: u32, parallelism: u32, mut give: impl FnMut(AnyBatch)) -> u32 {
+/// Deals the records of a batch out to the `targets` of `parallelism` subtasks, as evenly as can be, in pieces
+/// that lie together, and every mark to each subtask; returns whose turn is next. Of several targets the one
+/// of number `first`, counted from their beginning and round and round, begins.
+fn deal_out(
+    mut batch: AnyBatch,
+    first: u32,
+    targets: &Range<u32>,
+    parallelism: u32,
+    mut give: impl FnMut(AnyBatch),
+) -> u32 {
     let marks = batch.take_marks();
-    let share = batch.len().div_ceil(parallelism as usize);
-    let (mut target, mut start) = (first % parallelism, 0);
-    let mut next = target;
-    for _ in 0..parallelism {
+    let len = targets.end - targets.start;
+    let share = batch.len().div_ceil(len as usize);
+    let others = (0..parallelism).filter(|target| !targets.contains(target));
+    let (mut turn, mut start) = (first % len, 0);
+    let mut next = turn;
+    for _ in 0..len {
         let mut piece = std::mem::take(&mut batch);
         if piece.len() > share {
             batch = piece.split_off(share);
@@ -138,15 +174,23 @@ fn deal_out(mut batch: AnyBatch, first: u32, parallelism: u32, mut give: impl Fn
         let end = start + piece.len() as u32;
         let place = |mark: &Mark| Mark { at: mark.at.clamp(start, end) - start, time: mark.time };
         piece.set_marks(marks.iter().map(place).collect());
-        piece.to = target;
+        piece.to = targets.start + turn;
         if !piece.is_void() {
             give(piece);
         }
-        target = (target + 1) % parallelism;
+        turn = (turn + 1) % len;
         if end > start {
-            next = target;
+            next = turn;
         }
         start = end;
+    }
+    if !marks.is_empty() {
+        for target in others {
+            let mut piece = AnyBatch::default();
+            piece.set_marks(marks.iter().map(|mark| Mark { at: 0, time: mark.time }).collect());
+            piece.to = target;
+            give(piece);
+        }
     }
     next
 }
@@ -164,7 +208,7 @@ mod tests {
             let marks = [(0, 1), (records as u32 / 2, 2), (records as u32, 3)];
             batch.set_marks(marks.map(|(place, watermark)| Mark { at: place, time: at(watermark) }).to_vec());
             let mut parts = vec![(Vec::new(), Vec::new()); parallelism as usize];
-            let next = deal_out(batch, 5, parallelism, |batch| {
+            let next = deal_out(batch, 5, &(0..parallelism), parallelism, |batch| {
                 let part: &mut (Vec<u64>, Vec<(u64, i64)>) = &mut parts[batch.to as usize];
                 let marks: Vec<Mark> = batch.marks().to_vec();
                 let values = batch.take::<u64>().unwrap().values;
@@ -184,5 +228,29 @@ mod tests {
             }
             assert!(next < parallelism);
         }
+    }
+
+    #[test]
+    fn rescaling_gives_each_sender_its_share_and_reaches_everybody() {
+        for (from, to) in [(1, 1), (1, 4), (2, 4), (4, 2), (3, 5), (5, 3), (4, 4), (7, 2)] {
+            let all: Vec<Range<u32>> =
+                (0..from).map(|index| targets(&Delivery::Rescale, index, from, to)).collect();
+            let reached: std::collections::BTreeSet<u32> = all.iter().cloned().flatten().collect();
+            assert!(reached.into_iter().eq(0..to), "{from} to {to}: {all:?}");
+            let lens: Vec<usize> = all.iter().map(Range::len).collect();
+            let (least, most) = (lens.iter().min().unwrap(), lens.iter().max().unwrap());
+            assert!(*least > 0 && most - least <= 1, "{from} to {to}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn those_that_get_no_records_get_every_mark() {
+        let mut batch = AnyBatch::from(Batch::new((0..10u64).collect()));
+        let time = EventTime { watermark: 7, idle: false };
+        batch.set_marks(vec![Mark { at: 4, time }]);
+        let mut got = Vec::new();
+        deal_out(batch, 3, &(1..2), 3, |batch| got.push((batch.to, batch.len(), batch.marks()[0].at)));
+        got.sort_unstable();
+        assert_eq!(got, [(0, 0, 0), (1, 10, 4), (2, 0, 0)]);
     }
 }

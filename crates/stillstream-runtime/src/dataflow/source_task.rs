@@ -34,7 +34,7 @@ impl SourceTask {
             return Ok(());
         }
         let clock = self.subtask.attempt.clock.clone();
-        let mut turn = Turn::begin(self.subtask.attempt.turn, &*clock);
+        let mut turn = Turn::begin(self.subtask.turn, &*clock);
         let mut pause = self.subtask.run_chain(&mut turn, sessions)?;
         if pause == Pause::Quiet {
             self.barriers(sessions)?;

@@ -76,7 +76,7 @@ use crate::dataflow::attempt::WorkerAttempt;
 use crate::dataflow::chain::{Chain, Pause};
 use crate::dataflow::inputs::Aligning;
 use crate::dataflow::outputs::{Outlet, Outputs, Sessions};
-use crate::dataflow::turn::Turn;
+use crate::dataflow::turn::{Turn, TurnLimits};
 
 /// The longest that a task sleeps before it looks at the clock again, in milliseconds.
 const LONGEST_SLEEP_MS: i64 = 60_000;
@@ -113,6 +113,8 @@ pub(crate) struct Subtask {
     pub chain: Chain,
     pub outputs: Outputs,
     pub activator: Activator,
+    /// When a turn ends.
+    pub turn: TurnLimits,
     /// Checkpoints that were triggered and whose barrier has not been taken, oldest first. None is lost,
     /// however many there are: a barrier cannot be taken without.
     pub triggers: VecDeque<Trigger>,
@@ -132,6 +134,8 @@ pub(crate) struct Trigger {
     pub at_ms: i64,
     /// The savepoint that it is; `None` for a checkpoint.
     pub savepoint: Option<SavepointTarget>,
+    /// A checkpoint that names no file of an earlier one.
+    pub full: bool,
     /// Nothing is emitted behind its barrier.
     pub stop: bool,
     /// What was assigned to a source before it, and behind the one before.
@@ -141,9 +145,11 @@ pub(crate) struct Trigger {
 impl Trigger {
     /// The form in which operators are asked for their state.
     fn form(&self) -> SnapshotForm {
-        self.savepoint
-            .as_ref()
-            .map_or(SnapshotForm::Checkpoint, |target| SnapshotForm::Savepoint(target.format))
+        match &self.savepoint {
+            Some(target) => SnapshotForm::Savepoint(target.format),
+            None if self.full => SnapshotForm::FullCheckpoint,
+            None => SnapshotForm::Checkpoint,
+        }
     }
 }
 
@@ -165,6 +171,7 @@ impl Subtask {
             (true, Some(_)) => Stage::Running,
         };
         Self {
+            turn: attempt.turn,
             attempt,
             id,
             mailbox,
@@ -186,9 +193,9 @@ impl Subtask {
             let next = self.attempt.mailboxes.borrow_mut()[self.mailbox].mail.pop_front();
             match next {
                 None => break,
-                Some(Control::Trigger { id, at_ms, savepoint, stop }) => {
+                Some(Control::Trigger { id, at_ms, savepoint, full, stop }) => {
                     let assigned = std::mem::take(&mut self.assigned);
-                    self.triggers.push_back(Trigger { id, at_ms, savepoint, stop, assigned });
+                    self.triggers.push_back(Trigger { id, at_ms, savepoint, full, stop, assigned });
                 }
                 Some(Control::Assign(assignment)) => self.assigned.push(assignment),
                 Some(Control::Complete { id }) => {

@@ -71,7 +71,7 @@ impl InputTask {
         let clock = self.subtask.attempt.clock.clone();
         self.queue.pull(handles, self.subtask.epoch, self.subtask.attempt.mode, &*clock);
         let low = low_epoch(frontiers);
-        let mut turn = Turn::begin(self.subtask.attempt.turn, &*clock);
+        let mut turn = Turn::begin(self.subtask.turn, &*clock);
         loop {
             let pause = self.subtask.run_chain(&mut turn, sessions)?;
             if pause != Pause::Quiet {

@@ -31,6 +31,11 @@ impl TurnLimits {
         let time = buffer_timeout.filter(|_| !each_record).map(|timeout| timeout / SHARE);
         Self { records: records.max(1), time, each_record }
     }
+
+    /// The same with another time that a record may wait.
+    pub fn with_timeout(self, buffer_timeout: Option<Duration>) -> Self {
+        Self::new(self.records, buffer_timeout)
+    }
 }
 
 /// One turn of one task.

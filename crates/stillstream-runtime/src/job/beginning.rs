@@ -1,12 +1,14 @@
-//! Where a start begins, and whether the program can go on from there. Found out before anything is claimed, started or changed.
+//! Where a start begins, and whether the program can go on from there. Found out before anything is claimed,
+//! started or changed.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use stillstream_jobmaster::way_back;
 use stillstream_restore::{Choices, OperatorDescription, PlanDescription, check};
 use stillstream_state::StateError;
-use stillstream_storage::{JobStorage, RetainedCheckpoint, StorageError, StorageOptions};
+use stillstream_storage::{JobStorage, RetainedCheckpoint, StorageError};
 use stillstream_types::streams::SnapshotStore;
 use stillstream_types::{
     CheckpointId, CheckpointMetadata, CompletedRef, Error, ErrorKind, JobOutcome, JobStart, OperatorId,
@@ -14,8 +16,8 @@ use stillstream_types::{
 };
 use tokio::runtime::Handle;
 
-use super::configuration;
 use super::settings::{JobSettings, StateBackend};
+use super::{configuration, storage_options};
 use crate::plan::{PhysicalPlan, Plan, describe};
 
 /// Where a start begins.
@@ -26,6 +28,8 @@ pub(crate) struct Beginning {
     start: JobStart,
     /// An older checkpoint that a person chose, and what of the register is set aside for it.
     fall_back: Option<CompletedRef>,
+    /// What a person can do if what it begins from cannot be read: of the newest checkpoint of the job's own.
+    way_back: Option<String>,
     /// For the log, once the job starts.
     pub warnings: Vec<String>,
     /// The same, of less weight.
@@ -40,8 +44,8 @@ struct Snapshot {
 }
 
 /// The snapshot that a person named.
-fn named(location: &str) -> Result<RetainedCheckpoint> {
-    RetainedCheckpoint::open(location, &StorageOptions::default()).map_err(StorageError::into_error)
+fn named(location: &str, settings: &JobSettings) -> Result<RetainedCheckpoint> {
+    RetainedCheckpoint::open(location, &storage_options(settings)).map_err(StorageError::into_error)
 }
 
 /// Whether a record is of a life that this start goes on with.
@@ -53,7 +57,8 @@ impl Beginning {
     /// Looks where the job begins. `record` is what its register says, if it is to be asked.
     ///
     /// # Errors
-    /// The command line and the register contradict each other; or what the job is to begin from cannot be read.
+    /// The command line and the register contradict each other; or what the job is to begin from cannot be
+    /// read.
     pub fn find(
         settings: &JobSettings,
         storage: Option<(&JobStorage, &Handle)>,
@@ -64,6 +69,7 @@ impl Beginning {
             snapshot: None,
             start: life.and_then(|life| life.began.as_deref()).cloned().unwrap_or_default(),
             fall_back: None,
+            way_back: None,
             warnings: Vec::new(),
             notes: Vec::new(),
         };
@@ -74,7 +80,10 @@ impl Beginning {
         let own = life.and_then(|life| life.completed.last()).zip(storage);
         match (&settings.from_snapshot, own) {
             (None, None) => this.where_it_began(settings, storage.map(|(_, handle)| handle))?,
-            (None, Some((own, (storage, _)))) => this.begin_from_own(own, storage)?,
+            (None, Some((own, (storage, _)))) => {
+                this.way_back = life.map(|life| way_back(life, own.id));
+                this.begin_from_own(own, storage, settings).map_err(|error| this.with_way_back(error))?;
+            }
             (Some(from), Some((own, (storage, _)))) => this.one_of_two(from, own, storage, settings)?,
             (Some(from), None) => {
                 this.begin_from_snapshot(from, settings, storage.map(|(_, handle)| handle))?
@@ -83,8 +92,8 @@ impl Beginning {
         Ok(this)
     }
 
-    /// Nothing is named, and the job has no checkpoint of its own: it begins once more from the snapshot that it began with, if
-    /// it did. A job that had state never starts empty by itself.
+    /// Nothing is named, and the job has no checkpoint of its own: it begins once more from the snapshot that
+    /// it began with, if it did. A job that had state never starts empty by itself.
     fn where_it_began(&mut self, settings: &JobSettings, handle: Option<&Handle>) -> Result<()> {
         let Some(began) = self.start.from.clone() else { return Ok(()) };
         let from = began.location.clone();
@@ -105,16 +114,34 @@ impl Beginning {
         Ok(())
     }
 
-    /// The snapshot outside of the job's own checkpoints that it begins from, named now or at an earlier start.
+    /// The snapshot outside of the job's own checkpoints that it begins from, named now or at an earlier
+    /// start.
     pub fn snapshot_begun_with(&self, settings: &JobSettings) -> Option<String> {
         let began = || self.start.from.as_ref().filter(|_| self.snapshot.is_some());
         settings.from_snapshot.clone().or_else(|| began().map(|from| from.location.clone()))
     }
 
-    fn begin_from_own(&mut self, own: &CompletedRef, storage: &JobStorage) -> Result<()> {
+    /// Where the newest checkpoint of the job's own cannot be read, says what a person can do.
+    fn with_way_back(&self, error: Error) -> Error {
+        match &self.way_back {
+            Some(way_back)
+                if error.kind() == ErrorKind::CorruptSnapshot || error.kind() == ErrorKind::Storage =>
+            {
+                error.context(way_back)
+            }
+            _ => error,
+        }
+    }
+
+    fn begin_from_own(
+        &mut self,
+        own: &CompletedRef,
+        storage: &JobStorage,
+        settings: &JobSettings,
+    ) -> Result<()> {
         if checkpoint_paths::checkpoint_of(&own.path).is_none() {
             // the savepoint of a stop whose end was not recorded
-            let found = named(&own.path)?;
+            let found = named(&own.path, settings)?;
             let (metadata, streams) = (found.metadata().clone(), Arc::new(found.streams().clone()));
             self.snapshot = Some(Snapshot { metadata, streams, place: found.directory().into() });
             return Ok(());
@@ -131,7 +158,7 @@ impl Beginning {
         settings: &JobSettings,
         handle: Option<&Handle>,
     ) -> Result<()> {
-        let found = named(from)?;
+        let found = named(from, settings)?;
         let snapshot = SnapshotIdentity::of(found.metadata());
         let claimed = settings.claim_snapshot;
         if let (true, Some(handle)) = (claimed, handle) {
@@ -161,8 +188,8 @@ impl Beginning {
         storage: &JobStorage,
         settings: &JobSettings,
     ) -> Result<()> {
-        self.begin_from_own(own, storage)?;
-        let named = named(from);
+        self.begin_from_own(own, storage, settings)?;
+        let named = named(from, settings);
         let began_there = self.start.from.as_ref().is_some_and(|known| match &named {
             Ok(named) => known.snapshot == SnapshotIdentity::of(named.metadata()),
             // it may have been deleted since: the job does not need it any more
@@ -234,10 +261,10 @@ impl Beginning {
                     newest.id
                 ));
             }
-            return self.begin_from_own(newest, storage);
+            return self.begin_from_own(newest, storage, settings);
         }
         let chosen = CompletedRef { id: to, path: path_of(to) };
-        if let Err(error) = self.begin_from_own(&chosen, storage) {
+        if let Err(error) = self.begin_from_own(&chosen, storage, settings) {
             let known: BTreeSet<CheckpointId> =
                 record.completed.iter().chain(&record.retained).map(|known| known.id).collect();
             let known: Vec<String> = known.iter().map(ToString::to_string).collect();
@@ -287,7 +314,9 @@ impl Beginning {
         };
         let found =
             check(&snapshot.metadata, &*snapshot.streams, &description, &choices).map_err(|error| {
-                StateError::into_error(error).context(format!("reading `{}`", snapshot.place))
+                self.with_way_back(
+                    StateError::into_error(error).context(format!("reading `{}`", snapshot.place)),
+                )
             })?;
         if let Some(refusal) = found.refusal(&snapshot.place) {
             return Err(Error::new(ErrorKind::Incompatible, refusal));
@@ -368,7 +397,8 @@ pub fn describe_plan(plan: &Plan, settings: &JobSettings) -> Result<PlanDescript
     Ok(PlanDescription::new(&settings.name, backend(settings), operators))
 }
 
-/// The environment variable by which a program is asked for its plan: the file to write it to, as JSON, in place of running.
+/// The environment variable by which a program is asked for its plan: the file to write it to, as JSON, in
+/// place of running.
 pub const PLAN_FILE: &str = "STILLSTREAM_PLAN_FILE";
 
 /// The file that this program is to write its plan to, in place of running.

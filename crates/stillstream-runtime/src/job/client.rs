@@ -11,15 +11,16 @@ use stillstream_jobmaster::{
     CheckpointReport, CheckpointStatistics, CheckpointSummary, ExceptionEntry, JobEvent, JobStatus,
     RequestId, StopRequest,
 };
+use stillstream_storage::StorageOptions;
 use stillstream_types::{
-    CheckpointId, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointFormat, Timestamp,
+    CheckpointId, CheckpointType, Error, ErrorKind, JobEnd, JobFigures, Result, SavepointFormat, Timestamp,
 };
 
 use super::event_times::{EventTimes, TaskEventTime};
 use super::info::JobInfo;
 use super::look::{Holds, RestoredFrom, StatusTimes};
 use super::manager::Message;
-use super::savepoints::SavepointPlaces;
+use super::savepoints::{MadeFor, SavepointPlaces};
 use super::settings::JobSettings;
 use crate::clock::{Clock, SystemClock};
 pub use crate::metrics::JobMetrics;
@@ -45,7 +46,8 @@ pub enum JobEnding {
     /// All its input is through.
     #[default]
     Finished,
-    /// It was stopped with the savepoint in this directory. It does not run again unless a person says from where.
+    /// It was stopped with the savepoint in this directory. It does not run again unless a person says from
+    /// where.
     Stopped(String),
     /// It was stopped with a last checkpoint, and its next start goes on from there.
     Suspended {
@@ -101,7 +103,8 @@ impl fmt::Display for JobEnding {
 pub struct JobResult {
     /// The job's name.
     pub name: String,
-    /// Records that sources emitted in this process's run, those that were read again after a failure included.
+    /// Records that sources emitted in this process's run, those that were read again after a failure
+    /// included.
     pub records_in: u64,
     /// Records that reached a sink, those that were written again after a failure included.
     pub records_out: u64,
@@ -117,8 +120,9 @@ pub struct JobResult {
     pub counters: BTreeMap<String, u64>,
     /// How it ended.
     pub ending: JobEnding,
-    /// When the job had finished, if it had before this start: then nothing was run, and all figures are those of the run that
-    /// finished it. [`Timestamp::MIN`] if that is not known, for a release before this one recorded it.
+    /// When the job had finished, if it had before this start: then nothing was run, and all figures are
+    /// those of the run that finished it. [`Timestamp::MIN`] if that is not known, for a release before this
+    /// one recorded it.
     pub finished_before: Option<Timestamp>,
 }
 
@@ -258,7 +262,7 @@ impl JobClient {
             board.ended = true;
         }
         let clock = Arc::new(SystemClock::default());
-        let savepoints = Arc::new(SavepointPlaces::of(settings));
+        let savepoints = Arc::new(SavepointPlaces::of(settings, MadeFor::default()));
         Self {
             messages: mpsc::channel().0,
             owner: Some(Arc::new(Owner(shared.clone()))),
@@ -294,6 +298,11 @@ impl JobClient {
         self.shared.board.lock().status.unwrap_or(JobStatus::Initializing)
     }
 
+    /// How the job reaches its checkpoints and savepoints, wherever they are.
+    pub fn storage_options(&self) -> &StorageOptions {
+        self.savepoints.options()
+    }
+
     /// Whether the job takes checkpoints by itself. One that does not has nothing to go on from but savepoints.
     pub fn takes_checkpoints(&self) -> bool {
         self.takes_checkpoints
@@ -319,15 +328,16 @@ impl JobClient {
         self.shared.board.lock().metrics.clone()
     }
 
-    /// Where event time stands: for each subtask that has inputs, and each channel that it reads. A few times a second at most a
-    /// subtask says how far it is, so a figure can be half a second old.
+    /// Where event time stands: for each subtask that has inputs, and each channel that it reads. A few times
+    /// a second at most a subtask says how far it is, so a figure can be half a second old.
     ///
     /// Each [`TaskEventTime`] can be shown: it says who holds event time back there.
     pub fn event_time(&self) -> Vec<TaskEventTime> {
         self.shared.event_times.lock().read()
     }
 
-    /// Asks the job to stop without a last checkpoint; [`wait`](Self::wait) then returns an error of kind `Cancelled`.
+    /// Asks the job to stop without a last checkpoint; [`wait`](Self::wait) then returns an error of kind
+    /// `Cancelled`.
     pub fn cancel(&self) {
         // a job that has ended needs no message
         let _ = self.messages.send(Message::Event(JobEvent::Cancel));
@@ -336,21 +346,43 @@ impl JobClient {
     /// Takes a checkpoint now and waits until it is complete.
     ///
     /// # Errors
-    /// If the checkpoint fails, the job ends before it is complete, or checkpointing is off: the job then has nowhere to keep
-    /// one, and its sinks commit at the end only.
+    /// If the checkpoint fails, the job ends before it is complete, or checkpointing is off: the job then has
+    /// nowhere to keep one, and its sinks commit at the end only.
     pub fn trigger_checkpoint(&self) -> Result<CheckpointReport> {
-        self.request("checkpoint", JobEvent::TriggerCheckpoint)
+        self.trigger_checkpoint_of_type(CheckpointType::Configured)
     }
 
-    /// Takes a savepoint and waits until it is complete. The report's path is its directory, which `--from` takes. The job goes on,
-    /// and neither its checkpoints nor its output are touched; a job without periodic checkpoints can take one too.
+    /// [`trigger_checkpoint`](Self::trigger_checkpoint), and says of which type. A [full](CheckpointType::Full) one of a job whose
+    /// checkpoints are incremental writes all state anew, and the later ones build on it: when it is complete and those before it
+    /// are subsumed, nothing needs their files any more. So a chain of checkpoints on a storage that one does not trust can be
+    /// begun anew while the job runs.
     ///
-    /// It lies in `directory`, or below `execution.checkpointing.savepoint-dir` where none is given, in a directory of its own:
-    /// `savepoint-<6 of the job's id>-<random>`. That holds all that is needed to go on from it, can be moved and copied, and is
-    /// never deleted by the system.
+    /// ```no_run
+    /// # fn full(job: &stillstream_runtime::job::JobClient) -> stillstream_types::Result<()> {
+    /// use stillstream_types::CheckpointType;
+    /// let report = job.trigger_checkpoint_of_type(CheckpointType::Full)?;
+    /// println!("checkpoint {} lies in {}", report.id, report.path);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// If no directory is given or it cannot be made, if the savepoint fails, or if the job ends before it is complete.
+    /// As those of [`trigger_checkpoint`](Self::trigger_checkpoint); and if an [incremental](CheckpointType::Incremental) one is
+    /// wanted of a job that takes none.
+    pub fn trigger_checkpoint_of_type(&self, kind: CheckpointType) -> Result<CheckpointReport> {
+        self.request("checkpoint", move |request| JobEvent::TriggerCheckpoint(request, kind))
+    }
+
+    /// Takes a savepoint and waits until it is complete. The report's path is its directory, which `--from`
+    /// takes. The job goes on, and neither its checkpoints nor its output are touched; a job without periodic
+    /// checkpoints can take one too.
+    ///
+    /// It lies in `directory`, or below `execution.checkpointing.savepoint-dir` where none is given, in a
+    /// directory of its own: `savepoint-<6 of the job's id>-<random>`. That holds all that is needed to go on
+    /// from it, can be moved and copied, and is never deleted by the system.
+    ///
+    /// # Errors
+    /// If no directory is given or it cannot be made, if the savepoint fails, or if the job ends before it is
+    /// complete.
     pub fn trigger_savepoint(
         &self,
         directory: Option<&str>,
@@ -359,14 +391,16 @@ impl JobClient {
         let target = self.savepoints.make(directory, format)?;
         let (savepoints, made) = (self.savepoints.clone(), target.clone());
         let taken = self.request("savepoint", |request| JobEvent::TriggerSavepoint(request, target));
-        taken.inspect_err(|_| savepoints.forget(&made))
+        taken.inspect(|_| savepoints.keep(&made)).inspect_err(|_| savepoints.forget(&made))
     }
 
     /// Stops the job with a savepoint, and waits until all its output is committed and the stop is recorded.
-    /// [`wait`](Self::wait) then says where the savepoint is. The job does not run again unless a person says from where.
+    /// [`wait`](Self::wait) then says where the savepoint is. The job does not run again unless a person says
+    /// from where.
     ///
-    /// `drain`: event time ends first, so that every window and every timer of event time fires, as at the end of the input. Right
-    /// for a job that ends for good: one that goes on from the savepoint would find its windows fired.
+    /// `drain`: event time ends first, so that every window and every timer of event time fires, as at the
+    /// end of the input. Right for a job that ends for good: one that goes on from the savepoint would find
+    /// its windows fired.
     ///
     /// For the directory see [`trigger_savepoint`](Self::trigger_savepoint).
     ///
@@ -382,11 +416,11 @@ impl JobClient {
         let (savepoints, made) = (self.savepoints.clone(), target.clone());
         let how = StopRequest { savepoint: Some(target), drain };
         let stopped = self.request("savepoint", |request| JobEvent::Stop(request, how));
-        stopped.inspect_err(|_| savepoints.forget(&made))
+        stopped.inspect(|_| savepoints.keep(&made)).inspect_err(|_| savepoints.forget(&made))
     }
 
-    /// Stops the job with a last checkpoint, and waits until all its output is committed and the stop is recorded. The next start
-    /// of the job goes on from that checkpoint by itself.
+    /// Stops the job with a last checkpoint, and waits until all its output is committed and the stop is
+    /// recorded. The next start of the job goes on from that checkpoint by itself.
     ///
     /// # Errors
     /// If that fails: the job then goes on, perhaps after a restart, and the error says why.
@@ -414,7 +448,8 @@ impl JobClient {
 
     /// Blocks until `condition` holds for the job's state, or `timeout` has passed (`false`).
     pub fn wait_until(&self, timeout: Duration, mut condition: impl FnMut(&Self) -> bool) -> bool {
-        // what the condition looks at may change without a word from the JobManager, so it is asked again now and then
+        // what the condition looks at may change without a word from the JobManager, so it is asked again now
+        // and then
         let pause = Duration::from_millis(20);
         let until = self.clock.elapsed().saturating_add(timeout);
         loop {

@@ -1,4 +1,5 @@
-//! Where event time stands in a running job, channel by channel, and the sentence that says who holds it back.
+//! Where event time stands in a running job, channel by channel, and the sentence that says who holds it
+//! back.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -66,7 +67,8 @@ impl fmt::Display for ChannelEventTime {
 }
 
 impl fmt::Display for TaskEventTime {
-    /// Who holds event time back: "input 1 of `join`, from subtask 3 of `orders`, has sent no watermark for 60 s".
+    /// Who holds event time back: "input 1 of `join`, from subtask 3 of `orders`, has sent no watermark for
+    /// 60 s".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { task, subtask, .. } = self;
         if self.idle {

@@ -58,6 +58,8 @@ fn node(name: &str, parallelism: u32, body: NodeBody, input: Option<Exchange>) -
         max_parallelism: None,
         stateful: true,
         chaining: true,
+        starts_chain: false,
+        buffer_timeout: None,
         with_source: false,
         event_time: EventTimeRole::Passes,
         body,
@@ -130,7 +132,7 @@ impl Bench {
 }
 
 fn trigger(id: u64, savepoint: Option<&SavepointTarget>, stop: bool) -> Control {
-    Control::Trigger { id: CheckpointId(id), at_ms: 0, savepoint: savepoint.cloned(), stop }
+    Control::Trigger { id: CheckpointId(id), at_ms: 0, savepoint: savepoint.cloned(), full: false, stop }
 }
 
 #[test]
@@ -148,7 +150,8 @@ fn a_task_whose_barrier_comes_before_the_word_of_it_waits_and_takes_none_in_the_
     for id in 1..=40 {
         bench.tell(0, words(id));
     }
-    // the source and the operator beside it have taken all; the barriers are on their way to the other worker, or there
+    // the source and the operator beside it have taken all; the barriers are on their way to the other
+    // worker, or there
     let first = bench.acknowledged(40, 2);
     assert_eq!(first.iter().map(|(_, index)| *index).collect::<Vec<_>>(), [0, 0]);
     assert!(bench.asked.lock().len() == 40, "only one of the two operators has had the word");

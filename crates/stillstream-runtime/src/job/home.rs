@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use stillstream_jobmaster::{
-    DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
+    DiscardTarget, FoundRegister, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
 };
 use stillstream_storage::{
     JobStorage, Lease, Neighbours, RetainedCheckpoint, SavepointDirectory, SharedReferences, StorageError,
@@ -29,6 +29,8 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     /// The register as it was when this process claimed the job; the coordinator starts from it.
     fn claimed(&self) -> Option<RegisterRecord>;
+    /// How snapshots outside of the job's directory are reached.
+    fn options(&self) -> &StorageOptions;
     /// Carries out what the engine wants.
     fn answer(&self, call: StorageCall) -> StorageAnswer {
         match call {
@@ -45,7 +47,7 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
             StorageCall::ListShared => StorageAnswer::SharedListed { result: self.list_shared() },
             StorageCall::WriteMetadata { metadata, savepoint } => {
                 let outcome = match savepoint {
-                    Some(location) => write_savepoint(&metadata, &location),
+                    Some(location) => write_savepoint(&metadata, &location, self.options()),
                     None => self.write_metadata(&metadata),
                 };
                 let checkpoint = metadata.id;
@@ -53,7 +55,7 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
             }
             StorageCall::Discard { discard, target } => {
                 let done = match &target {
-                    DiscardTarget::Savepoint(location) => discard_savepoint(location),
+                    DiscardTarget::Savepoint(location) => discard_savepoint(location, self.options()),
                     DiscardTarget::Directory { .. } | DiscardTarget::Files(_) => self.discard(&target),
                 };
                 StorageAnswer::DiscardDone { discard, failure: done.err() }
@@ -61,7 +63,7 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
         }
     }
     fn update_register(&self, expected: Option<RegisterRecord>, record: RegisterRecord) -> RegisterOutcome;
-    fn read_register(&self) -> Result<Option<RegisterRecord>, String>;
+    fn read_register(&self) -> Result<FoundRegister, String>;
     fn list_directories(&self) -> Vec<String>;
     /// Which files below `shared/` these name, and those that a person keeps.
     fn read_references(&self, completed: &[CompletedRef], retained: &[CompletedRef]) -> References;
@@ -69,7 +71,8 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     fn list_shared(&self) -> Result<Vec<String>, String>;
     fn write_metadata(&self, metadata: &CheckpointMetadata) -> WriteOutcome;
     fn read_metadata(&self, directory: &str) -> Result<CheckpointMetadata>;
-    /// Metadata of a checkpoint of the job's own, or of the savepoint that it was stopped with: then also where that lies.
+    /// Metadata of a checkpoint of the job's own, or of the savepoint that it was stopped with: then also
+    /// where that lies.
     fn read_own(&self, own: &CompletedRef) -> Result<(CheckpointMetadata, Option<String>)> {
         match own.is_savepoint() {
             true => Ok((self.read_foreign(&own.path)?, Some(own.path.clone()))),
@@ -78,8 +81,8 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     }
     /// Metadata of a snapshot that the user named.
     fn read_foreign(&self, location: &str) -> Result<CheckpointMetadata> {
-        let retained = RetainedCheckpoint::open(location, &StorageOptions::default())
-            .map_err(StorageError::into_error)?;
+        let retained =
+            RetainedCheckpoint::open(location, self.options()).map_err(StorageError::into_error)?;
         Ok(retained.metadata().clone())
     }
     /// What lies in the job's own directory; a savepoint does not. "Not found" is success.
@@ -88,7 +91,8 @@ pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
     fn tidy(&self) {}
     /// For messages: where it is.
     fn describe(&self) -> String;
-    /// Where a person finds what is at this place in the job's directory; a savepoint's place is the whole location.
+    /// Where a person finds what is at this place in the job's directory; a savepoint's place is the whole
+    /// location.
     fn locate(&self, path: &str) -> String {
         match checkpoint_paths::is_location(path) {
             true => path.to_string(),
@@ -116,15 +120,14 @@ fn written(result: Result<(), StorageError>) -> WriteOutcome {
 }
 
 /// Writes the metadata of a savepoint into its own directory, wherever the job's checkpoints are.
-fn write_savepoint(metadata: &CheckpointMetadata, location: &str) -> WriteOutcome {
-    let options = StorageOptions::default();
-    let directory = SavepointDirectory::open(location, &options);
+fn write_savepoint(metadata: &CheckpointMetadata, location: &str, options: &StorageOptions) -> WriteOutcome {
+    let directory = SavepointDirectory::open(location, options);
     written(directory.and_then(|directory| directory.write_metadata(metadata)))
 }
 
 /// Deletes what a savepoint that failed has left.
-fn discard_savepoint(location: &str) -> Result<(), String> {
-    let report = match SavepointDirectory::open(location, &StorageOptions::default()) {
+fn discard_savepoint(location: &str, options: &StorageOptions) -> Result<(), String> {
+    let report = match SavepointDirectory::open(location, options) {
         Ok(directory) => directory.discard(),
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error.to_string()),
@@ -133,13 +136,25 @@ fn discard_savepoint(location: &str) -> Result<(), String> {
 }
 
 /// Checkpoints in this process's memory: they survive failures of the job, not the end of the process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MemoryHome {
+    options: StorageOptions,
     register: Mutex<Option<RegisterRecord>>,
     metadata: Mutex<HashMap<String, CheckpointMetadata>>,
 }
 
+impl MemoryHome {
+    /// Without any checkpoint. `options` is for savepoints.
+    pub fn new(options: StorageOptions) -> Self {
+        Self { options, register: Mutex::default(), metadata: Mutex::default() }
+    }
+}
+
 impl CheckpointHome for MemoryHome {
+    fn options(&self) -> &StorageOptions {
+        &self.options
+    }
+
     fn claimed(&self) -> Option<RegisterRecord> {
         None
     }
@@ -153,8 +168,8 @@ impl CheckpointHome for MemoryHome {
         RegisterOutcome::Written
     }
 
-    fn read_register(&self) -> Result<Option<RegisterRecord>, String> {
-        Ok(self.register.lock().clone())
+    fn read_register(&self) -> Result<FoundRegister, String> {
+        Ok(self.register.lock().clone().map_or(FoundRegister::Missing, FoundRegister::Own))
     }
 
     fn list_directories(&self) -> Vec<String> {
@@ -210,6 +225,7 @@ impl CheckpointHome for MemoryHome {
 #[derive(Debug)]
 pub(crate) struct StorageHome {
     storage: JobStorage,
+    options: StorageOptions,
     /// `None` once it was given up.
     lease: Mutex<Option<Lease>>,
     claimed: RegisterRecord,
@@ -219,9 +235,9 @@ pub(crate) struct StorageHome {
 }
 
 /// Deletes a snapshot that the job owns. It may be gone: this is tried at each start until it is.
-fn discard(from: &StartedFrom) {
+fn discard(from: &StartedFrom, options: &StorageOptions) {
     let location = &from.location;
-    let opened = match RetainedCheckpoint::open(location, &StorageOptions::default()) {
+    let opened = match RetainedCheckpoint::open(location, options) {
         Ok(opened) => opened,
         Err(error) => return tracing::debug!("nothing to delete at `{location}`: {error}"),
     };
@@ -253,6 +269,7 @@ impl StorageHome {
         let num_retained = settings.checkpoint.num_retained;
         Ok(Self {
             storage,
+            options: super::storage_options(settings),
             lease: Mutex::new(Some(lease)),
             claimed,
             num_retained,
@@ -286,7 +303,9 @@ impl StorageHome {
             return;
         }
         // not on the way of a checkpoint
-        let thread = spawn("claimed-snapshot", move || discard(&from), |error| tracing::warn!("{error}"));
+        let options = self.options.clone();
+        let thread =
+            spawn("claimed-snapshot", move || discard(&from, &options), |error| tracing::warn!("{error}"));
         match thread {
             Ok(thread) => *giving_up = Some(thread),
             Err(error) => tracing::warn!("the snapshot that the job owns is not deleted this time: {error}"),
@@ -295,6 +314,10 @@ impl StorageHome {
 }
 
 impl CheckpointHome for StorageHome {
+    fn options(&self) -> &StorageOptions {
+        &self.options
+    }
+
     fn claimed(&self) -> Option<RegisterRecord> {
         Some(self.claimed.clone())
     }
@@ -318,20 +341,16 @@ impl CheckpointHome for StorageHome {
         }
     }
 
-    fn read_register(&self) -> Result<Option<RegisterRecord>, String> {
+    fn read_register(&self) -> Result<FoundRegister, String> {
         let mut lease = self.lease.lock();
         let Some(lease) = lease.as_mut() else {
             return Err("the job has ended and given up its claim".into());
         };
         // reading through the lease keeps the two in step
         match lease.refresh() {
-            Ok(record) => Ok(Some(record.clone())),
-            Err(StorageError::RegisterMissing { .. }) => Ok(None),
-            // the coordinator sees by the record that it is another one's
-            Err(StorageError::Fenced { .. }) => {
-                let loaded = self.storage.load_register().map_err(|error| error.to_string())?;
-                Ok(loaded.map(|loaded| loaded.record))
-            }
+            Ok(record) => Ok(FoundRegister::Own(record.clone())),
+            Err(StorageError::RegisterMissing { .. }) => Ok(FoundRegister::Missing),
+            Err(StorageError::Fenced { found, .. }) => Ok(FoundRegister::Foreign(found)),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -370,7 +389,7 @@ impl CheckpointHome for StorageHome {
                 }
             },
             DiscardTarget::Files(paths) => self.storage.discard_files(paths.iter().map(String::as_str)),
-            DiscardTarget::Savepoint(location) => return discard_savepoint(location),
+            DiscardTarget::Savepoint(location) => return discard_savepoint(location, &self.options),
         };
         match report.failed.first() {
             None => Ok(()),

@@ -151,6 +151,12 @@ pub enum ShipStrategy {
     Broadcast,
     /// By key group.
     Hash,
+    /// To those of each subtask's share in turn.
+    Rescale,
+    /// To the first subtask.
+    Global,
+    /// By a partitioner of the job's own, or at random.
+    Custom,
 }
 
 impl ShipStrategy {
@@ -161,6 +167,9 @@ impl ShipStrategy {
             Self::Rebalance => "REBALANCE",
             Self::Broadcast => "BROADCAST",
             Self::Hash => "HASH",
+            Self::Rescale => "RESCALE",
+            Self::Global => "GLOBAL",
+            Self::Custom => "CUSTOM",
         }
     }
 }
@@ -183,10 +192,13 @@ impl PlanVertex {
             from_parallelism: input.from_parallelism,
             port: input.port,
             ship: match physical.tasks[input.from_task].outputs[input.from_output].delivery {
-                Delivery::Local => ShipStrategy::Forward,
+                Delivery::Local | Delivery::SameSubtask => ShipStrategy::Forward,
                 Delivery::Rebalance => ShipStrategy::Rebalance,
                 Delivery::Broadcast => ShipStrategy::Broadcast,
                 Delivery::Key(..) => ShipStrategy::Hash,
+                Delivery::Rescale => ShipStrategy::Rescale,
+                Delivery::Global => ShipStrategy::Global,
+                Delivery::Partition(_) => ShipStrategy::Custom,
             },
         };
         let first = task.chain.first();

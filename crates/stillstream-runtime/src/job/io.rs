@@ -6,11 +6,12 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use stillstream_jobmaster::{JobEvent, StorageCall};
+use stillstream_jobmaster::{DiscardTarget, JobEvent, StorageCall};
 use stillstream_types::Result;
 
 use super::home::CheckpointHome;
 use super::manager::Message;
+use super::savepoints::MadeFor;
 use crate::catch::{catch_on_thread, spawn};
 
 type Job = Box<dyn FnOnce() -> JobEvent + Send>;
@@ -22,6 +23,7 @@ pub(crate) struct IoThreads {
     main_threads: Vec<std::thread::JoinHandle<()>>,
     low_threads: Vec<std::thread::JoinHandle<()>>,
     answers: mpsc::Sender<Message>,
+    made: MadeFor,
 }
 
 impl fmt::Debug for IoThreads {
@@ -60,10 +62,11 @@ fn lane(
 }
 
 impl IoThreads {
-    pub fn start(answers: mpsc::Sender<Message>) -> Result<Self> {
+    /// `made`: what was made for savepoints, of which those that fail are deleted here.
+    pub fn start(answers: mpsc::Sender<Message>, made: MadeFor) -> Result<Self> {
         let (main, main_threads) = lane("checkpoint-io", 2, &answers)?;
         let (low, low_threads) = lane("clean-up", 2, &answers)?;
-        Ok(Self { main: Some(main), low: Some(low), main_threads, low_threads, answers })
+        Ok(Self { main: Some(main), low: Some(low), main_threads, low_threads, answers, made })
     }
 
     /// Where answers go, and whatever else the JobManager is to hear of.
@@ -78,8 +81,16 @@ impl IoThreads {
     /// Carries a call out, in its lane.
     pub fn call(&self, home: &Arc<dyn CheckpointHome>, call: StorageCall) {
         let low = matches!(call, StorageCall::ListShared | StorageCall::Discard { .. });
-        let home = home.clone();
-        let job = move || JobEvent::Storage(home.answer(call));
+        let failed = match &call {
+            StorageCall::Discard { target: DiscardTarget::Savepoint(location), .. } => Some(location.clone()),
+            _ => None,
+        };
+        let (home, made) = (home.clone(), self.made.clone());
+        let job = move || {
+            let answer = home.answer(call);
+            failed.iter().for_each(|location| made.remove(location));
+            JobEvent::Storage(answer)
+        };
         match low {
             true => self.run_low(job),
             false => self.run(job),
@@ -129,7 +140,7 @@ mod tests {
     #[test]
     fn a_panic_of_a_storage_call_is_told_with_the_name_of_its_thread_and_the_thread_goes_on() {
         let (sender, answers) = mpsc::channel();
-        let io = IoThreads::start(sender).unwrap();
+        let io = IoThreads::start(sender, MadeFor::default()).unwrap();
         for n in 0..5 {
             io.run(move || panic!("call {n} broke"));
             match answers.recv_timeout(Duration::from_secs(30)).unwrap() {

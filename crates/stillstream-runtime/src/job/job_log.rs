@@ -1,7 +1,8 @@
 //! What the log says of a running job: which line, when, and how often.
 //!
-//! The lines are made here and written by the JobManager. A job that runs says so once a minute; one that fails again and
-//! again says so a few times in full, and then how often; a checkpoint that is late names who holds it.
+//! The lines are made here and written by the JobManager. A job that runs says so once a minute; one that
+//! fails again and again says so a few times in full, and then how often; a checkpoint that is late names who
+//! holds it.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -184,7 +185,7 @@ impl JobLog {
             self.at = now.now;
             self.records_in = now.metrics.records_in;
             self.records_out = now.metrics.records_out;
-            (self.completed, self.failed) = (counts.completed, counts.failed);
+            (self.completed, self.failed) = (counts.completed, counts.failed_checkpoints());
             self.next_summary = now.now + SUMMARY;
         }
         lines
@@ -202,7 +203,8 @@ impl JobLog {
             rate(records_out, self.records_out),
         );
         let counts = now.checkpoints.counts;
-        let (completed, failed) = (counts.completed - self.completed, counts.failed - self.failed);
+        let (completed, failed) =
+            (counts.completed - self.completed, counts.failed_checkpoints() - self.failed);
         // a string takes all that is written
         match &now.checkpoints.last_completed {
             Some(last) => {
@@ -227,8 +229,8 @@ impl JobLog {
         text
     }
 
-    /// After this time a checkpoint that is under way is late: three times as long as the last one, at most half of what
-    /// it may take.
+    /// After this time a checkpoint that is under way is late: three times as long as the last one, at most
+    /// half of what it may take.
     pub fn late_after(&self, timeout: Duration) -> Duration {
         self.late_after.min(timeout / 2)
     }
@@ -289,6 +291,7 @@ mod tests {
         CheckpointSummary {
             id: CheckpointId(id),
             kind: CheckpointKind::Checkpoint,
+            format: None,
             status: CheckpointStatus::Completed,
             triggered_at: Duration::ZERO,
             duration: Duration::from_millis(millis),

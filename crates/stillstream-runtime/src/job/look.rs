@@ -26,7 +26,8 @@ pub struct RestoredFrom {
     pub at: Timestamp,
 }
 
-/// When a job came to the states that it was in. Of one that it was in several times the last one counts, as in Flink.
+/// When a job came to the states that it was in. Of one that it was in several times the last one counts, as
+/// in Flink.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct StatusTimes(Vec<(JobStatus, Timestamp)>);
 
@@ -40,8 +41,8 @@ impl StatusTimes {
     }
 }
 
-/// Somebody has still something to tell of the job. While it is held, the end of the job waits, ten seconds at most: the
-/// program that waits for the job may end its process with it. See [`JobClient::hold_end`].
+/// Somebody has still something to tell of the job. While it is held, the end of the job waits, ten seconds
+/// at most: the program that waits for the job may end its process with it. See [`JobClient::hold_end`].
 #[derive(Debug)]
 pub struct EndHold(Arc<Holds>, Arc<Shared>);
 
@@ -113,15 +114,15 @@ impl JobClient {
         self.shared.board.lock().exceptions.clone()
     }
 
-    /// A client for looking on: unlike a clone it is none who will ask for the job's result, so an error that ends the job is
-    /// written into the log when all others are gone, as if this one were not there.
+    /// A client for looking on: unlike a clone it is none who will ask for the job's result, so an error that
+    /// ends the job is written into the log when all others are gone, as if this one were not there.
     pub fn observer(&self) -> Self {
         Self { owner: None, ..self.clone() }
     }
 
-    /// Lets the end of the job wait, for ten seconds at most, until the returned guard is dropped. [`wait`](Self::wait)
-    /// returns only then, and with it, as a rule, the process ends: whoever is about to tell somebody what became of the job
-    /// gets to the end of the sentence.
+    /// Lets the end of the job wait, for ten seconds at most, until the returned guard is dropped.
+    /// [`wait`](Self::wait) returns only then, and with it, as a rule, the process ends: whoever is about to
+    /// tell somebody what became of the job gets to the end of the sentence.
     pub fn hold_end(&self) -> EndHold {
         self.shared.holds.0.fetch_add(1, Ordering::SeqCst);
         EndHold(self.shared.holds.clone(), self.shared.clone())

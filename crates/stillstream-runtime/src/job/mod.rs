@@ -37,6 +37,7 @@ use std::time::Duration;
 use stillstream_jobmaster::{JobEngine, JobEvent, JobSetup, JobStatus, StartDecision, decide_start};
 pub use stillstream_restore::PlanDescription;
 use stillstream_restore::without_uid;
+pub use stillstream_storage::RemoteStores;
 use stillstream_storage::{CheckpointStorage, JobStorage, StorageError, StorageOptions};
 use stillstream_types::{
     Error, ErrorKind, JobEnd, JobId, JobOutcome, OperatorId, RegisterRecord, RestartStrategy, Result,
@@ -69,7 +70,7 @@ use client::{Owner, Shared};
 use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, State, random_unit, tasks};
-use savepoints::SavepointPlaces;
+use savepoints::{MadeFor, SavepointPlaces};
 
 fn configuration(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Configuration, message)
@@ -105,6 +106,8 @@ fn storage_options(settings: &JobSettings) -> StorageOptions {
     StorageOptions {
         inline_threshold: settings.inline_threshold as usize,
         file_access: settings.file_access,
+        remote: settings.remote_storage.clone(),
+        deadline: settings.storage_timeout,
         ..StorageOptions::default()
     }
 }
@@ -158,11 +161,12 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         longest_sleep: settings.longest_sleep,
         mode: settings.checkpoint.mode,
         job: JobId::from_name(&settings.name),
+        checkpoint_home: settings.checkpoint_home().into(),
         file_access: settings.file_access,
         checkpointing: settings.checkpoint.interval.is_some(),
         backend: settings
             .backend
-            .factory(&JobId::from_name(&settings.name).to_string(), settings.incremental_checkpoints),
+            .factory(&JobId::from_name(&settings.name).to_string(), settings.checkpoint.incremental),
         flow: FlowLimits::new(settings.records_in_flight, settings.bytes_in_flight),
         turn: TurnLimits::new(settings.budget, settings.buffer_timeout),
     }
@@ -195,7 +199,8 @@ fn warn(settings: &JobSettings, physical: &PhysicalPlan) {
 
 /// Whether this process was started by a JobManager to run a part of its job, and not by a person.
 ///
-/// It runs the same program as the JobManager, which has already said and checked what there is to say and check.
+/// It runs the same program as the JobManager, which has already said and checked what there is to say and
+/// check.
 pub fn in_worker_process() -> bool {
     Identity::from_environment().is_some()
 }
@@ -205,8 +210,8 @@ fn start_tokio() -> Result<tokio::runtime::Runtime> {
     Ok(builder.worker_threads(1).thread_name("tokio").enable_all().build()?)
 }
 
-/// What the job's register means for this start: its recorded result if it has finished, an error if a person cancelled it,
-/// `None` if it is to run.
+/// What the job's register means for this start: its recorded result if it has finished, an error if a person
+/// cancelled it, `None` if it is to run.
 fn start_of(
     record: Option<&RegisterRecord>,
     storage: &JobStorage,
@@ -273,7 +278,8 @@ fn start_of(
     }
 }
 
-/// Deletes what a process left that was killed after it had recorded the end of its job: no later run would do it.
+/// Deletes what a process left that was killed after it had recorded the end of its job: no later run would
+/// do it.
 fn sweep_finished(storage: &JobStorage, name: &str) {
     let left = |record: &RegisterRecord| {
         let kept = |path: &String| record.retained.iter().any(|kept| kept.path == *path);
@@ -298,7 +304,8 @@ fn sweep_finished(storage: &JobStorage, name: &str) {
     }
 }
 
-/// The result of an earlier job of the program, for a worker process of a later one: what its register has, if it has any.
+/// The result of an earlier job of the program, for a worker process of a later one: what its register has,
+/// if it has any.
 fn result_elsewhere(settings: &JobSettings) -> JobResult {
     let recorded = || -> Result<Option<JobResult>> {
         let tokio = start_tokio()?;
@@ -315,14 +322,15 @@ fn result_elsewhere(settings: &JobSettings) -> JobResult {
 
 /// Starts a job in this process and returns at once.
 ///
-/// A job whose end is recorded in its register does not run again, unless the settings say so: one that has finished ends at
-/// once with its recorded result.
+/// A job whose end is recorded in its register does not run again, unless the settings say so: one that has
+/// finished ends at once with its recorded result.
 ///
 /// # Errors
-/// Wrong settings, a plan that cannot be run, a checkpoint directory that cannot be used or that another live process uses; a
-/// job that a person cancelled, when the settings do not say from where it is to go on.
+/// Wrong settings, a plan that cannot be run, a checkpoint directory that cannot be used or that another live
+/// process uses; a job that a person cancelled, when the settings do not say from where it is to go on.
 ///
-/// In a worker process it does not return: the process serves the JobManager that started it and ends with the job.
+/// In a worker process it does not return: the process serves the JobManager that started it and ends with
+/// the job.
 pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     static SUBMISSIONS: AtomicUsize = AtomicUsize::new(0);
     crate::panics::install();
@@ -374,7 +382,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
             home.note(&beginning)?;
             Arc::new(home)
         }
-        None => Arc::new(MemoryHome::default()),
+        None => Arc::new(MemoryHome::new(storage_options(&settings))),
     };
     let physical = fitted;
     let settings = JobSettings { from_snapshot: beginning.snapshot_begun_with(&settings), ..settings };
@@ -391,16 +399,17 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     shared.board.lock().status = Some(JobStatus::Initializing);
     let info = Arc::new(JobInfo::new(&settings, &physical, &*home, &*clock));
     *shared.event_times.lock() = EventTimes::of(info.clone(), clock.clone());
+    let made = MadeFor::default();
     let client = JobClient {
         messages: sender.clone(),
         shared: shared.clone(),
         clock: clock.clone(),
         info: info.clone(),
         owner: Some(Arc::new(Owner(shared.clone()))),
-        savepoints: Arc::new(SavepointPlaces::of(&settings)),
+        savepoints: Arc::new(SavepointPlaces::of(&settings, made.clone())),
         takes_checkpoints: settings.checkpoint.interval.is_some(),
     };
-    let io = IoThreads::start(sender.clone())?;
+    let io = IoThreads::start(sender.clone(), made)?;
     let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
     let state = State::new(&settings, clock.elapsed());
     let manager = Manager {

@@ -63,10 +63,9 @@ impl Progress {
             ),
             None => "no checkpoint yet".into(),
         };
-        let failed = if checkpoints.counts.failed > 0 {
-            format!(", {} failed", checkpoints.counts.failed)
-        } else {
-            String::new()
+        let failed = match checkpoints.counts.failed_checkpoints() {
+            0 => String::new(),
+            failed => format!(", {failed} failed"),
         };
         let line = format!(
             "{}  {} records in  {}/s  {last}{failed}  {restarts} restarts",

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use stillstream_heap::HeapBackendFactory;
 use stillstream_jobmaster::CheckpointConfig;
+use stillstream_storage::RemoteStores;
 pub use stillstream_types::ProgressMode;
 use stillstream_types::file_access::FileAccess;
+use stillstream_types::paths::absolute;
 use stillstream_types::{CheckpointId, RestartStrategy};
 
 #[cfg(feature = "rocksdb")]
 use crate::backends::{RocksDbOptions, rocksdb};
 use crate::backends::{StateBackends, heap};
+use crate::connect::JobOutline;
 use crate::operator::{DEFAULT_AUTO_WATERMARK_INTERVAL, PendingTimers};
 
 /// Where state lives while the job runs, and where its snapshots go.
@@ -25,19 +28,20 @@ pub enum StateBackend {
         max_state_size: u64,
         /// Whether state is copied on write while a snapshot is written.
         asynchronous: bool,
-        /// Where metadata (with the state inside) is kept, so that the job survives its process; `None`: nowhere.
+        /// Where metadata (with the state inside) is kept, so that the job survives its process; `None`:
+        /// nowhere.
         checkpoint_uri: Option<String>,
     },
     /// State on the heap; snapshots in files.
     Fs {
-        /// A folder or `file://` URI.
+        /// A folder, or the URI of one: `file://`, `s3://` and so on.
         checkpoint_uri: String,
         /// Whether state is copied on write while a snapshot is written.
         asynchronous: bool,
     },
     /// State in RocksDB on the local disk; snapshots in files.
     RocksDb {
-        /// A folder or `file://` URI.
+        /// A folder, or the URI of one: `file://`, `s3://` and so on.
         checkpoint_uri: String,
         /// Whether a checkpoint uploads only what the last completed one does not hold.
         incremental: bool,
@@ -59,7 +63,8 @@ impl Default for StateBackend {
 }
 
 impl StateBackend {
-    /// What makes the backends of this job. `incremental`: checkpoints leave out what did not change, where that is possible.
+    /// What makes the backends of this job. `incremental`: checkpoints leave out what did not change, where
+    /// that is possible.
     pub(crate) fn factory(&self, job: &str, incremental: bool) -> StateBackends {
         // only RocksDB has folders of its own
         let _ = job;
@@ -117,8 +122,6 @@ pub struct JobSettings {
     pub checkpoint: CheckpointConfig,
     /// The state backend.
     pub backend: StateBackend,
-    /// Whether checkpoints leave out what did not change (`execution.checkpointing.incremental`).
-    pub incremental_checkpoints: bool,
     /// What happens after a failure; `None`: no restart without checkpoints, with them exponential delay.
     pub restart: Option<RestartStrategy>,
     /// A retained checkpoint or savepoint to start from.
@@ -137,30 +140,37 @@ pub struct JobSettings {
     pub bytes_in_flight: u64,
     /// Records that an operator processes before it lets others run.
     pub budget: usize,
-    /// How long a record may wait for others that are sent with it (`execution.buffer-timeout.interval`); zero: not at all,
-    /// `None`: time does not matter.
+    /// How long a record may wait for others that are sent with it (`execution.buffer-timeout.interval`);
+    /// zero: not at all, `None`: time does not matter.
     pub buffer_timeout: Option<Duration>,
-    /// How long a worker without work sleeps at most. Whatever brings work wakes it: records, a control message, a source's
-    /// thread, a timer. It looks around by itself this often all the same (`stillstream.worker.longest-sleep`).
+    /// How long a worker without work sleeps at most. Whatever brings work wakes it: records, a control
+    /// message, a source's thread, a timer. It looks around by itself this often all the same
+    /// (`stillstream.worker.longest-sleep`).
     pub longest_sleep: Duration,
-    /// What becomes of timers of processing time at the end of a bounded input (`stillstream.timers.at-end-of-input`).
+    /// What becomes of timers of processing time at the end of a bounded input
+    /// (`stillstream.timers.at-end-of-input`).
     pub pending_timers: PendingTimers,
     /// How often generators of watermarks are asked (`pipeline.auto-watermark-interval`); `None`: never.
     pub auto_watermark_interval: Option<Duration>,
-    /// Whether strategies that are built in say after each batch how far event time is, and not at that interval.
+    /// Whether strategies that are built in say after each batch how far event time is, and not at that
+    /// interval.
     pub watermark_each_batch: bool,
     /// How long a subtask may take to stop before it is given up and named (`task.cancellation.timeout`).
     pub cancellation_timeout: Duration,
     /// State streams below this many bytes are kept inside `_metadata`.
     pub inline_threshold: u64,
+    /// How stores that are reached over the network are asked (`s3.*` and so on), and the connections to them.
+    pub remote_storage: RemoteStores,
+    /// How long one request to such a store may take, with its retries (`stillstream.storage.timeout`).
+    pub storage_timeout: Duration,
     /// Who may read the files that the job makes (`stillstream.files.access`).
     pub file_access: FileAccess,
     /// The largest message between JobManager and workers, in bytes (`pekko.framesize`).
     pub frame_size: u64,
     /// The progress line.
     pub progress: ProgressMode,
-    /// The log goes where `main` prints its error, to standard error: the error that ends the job is left to whoever waits
-    /// for the job, so that it is not there twice.
+    /// The log goes where `main` prints its error, to standard error: the error that ends the job is left to
+    /// whoever waits for the job, so that it is not there twice.
     pub error_is_printed: bool,
     /// Threads that write snapshots, per process.
     pub snapshot_threads: usize,
@@ -174,6 +184,27 @@ pub struct JobSettings {
     pub rest_address: Option<SocketAddr>,
 }
 
+impl JobSettings {
+    /// What a connector may know of the job before it starts.
+    pub fn outline(&self) -> JobOutline {
+        JobOutline {
+            name: self.name.clone(),
+            checkpoint_interval: self.checkpoint.interval,
+            checkpoint_timeout: self.checkpoint.timeout,
+        }
+    }
+
+    /// Where checkpoints are kept, in one form for each place; empty if nowhere.
+    pub(crate) fn checkpoint_home(&self) -> String {
+        let uri = self.backend.checkpoint_uri().unwrap_or_default();
+        match uri.strip_prefix("file://").unwrap_or(uri) {
+            "" => String::new(),
+            elsewhere if elsewhere.contains("://") => elsewhere.trim_end_matches('/').to_string(),
+            folder => absolute(folder).to_string_lossy().trim_end_matches('/').to_string(),
+        }
+    }
+}
+
 impl Default for JobSettings {
     fn default() -> Self {
         Self {
@@ -183,7 +214,6 @@ impl Default for JobSettings {
             chaining: true,
             checkpoint: CheckpointConfig::default(),
             backend: StateBackend::default(),
-            incremental_checkpoints: false,
             restart: None,
             from_snapshot: None,
             allow_non_restored_state: false,
@@ -200,6 +230,8 @@ impl Default for JobSettings {
             watermark_each_batch: true,
             cancellation_timeout: Duration::from_secs(180),
             inline_threshold: 20 << 10,
+            remote_storage: RemoteStores::default(),
+            storage_timeout: Duration::from_secs(60),
             file_access: FileAccess::default(),
             frame_size: DEFAULT_FRAME_SIZE,
             progress: ProgressMode::Auto,
@@ -214,7 +246,8 @@ impl Default for JobSettings {
 }
 
 impl JobSettings {
-    /// How long the record of the job's end may take. Tasks may be given for ever to stop; a wait for storage ends.
+    /// How long the record of the job's end may take. Tasks may be given for ever to stop; a wait for storage
+    /// ends.
     pub(crate) fn end_timeout(&self) -> Duration {
         const DEFAULT: Duration = Duration::from_secs(180);
         self.cancellation_timeout.min(self.checkpoint.timeout.max(DEFAULT))

@@ -193,8 +193,10 @@ pub trait Operator: 'static {
         Ok(false)
     }
 
-    /// Whether the operator takes a batch now. One that says no must wake itself through its [`Waker`].
-    fn ready(&mut self) -> Result<bool> {
+    /// Whether the operator takes a batch now. One that says no must wake itself through its [`Waker`]. It may emit what it has
+    /// waited for.
+    fn ready(&mut self, out: &mut Output) -> Result<bool> {
+        let _ = out;
         Ok(true)
     }
 
@@ -335,6 +337,9 @@ pub struct OpenContext {
     pub checkpointing: bool,
     /// The job: two jobs that write to one place are told apart by it.
     pub job: JobId,
+    /// Where its checkpoints are kept; empty if they are kept nowhere. Two jobs of one name are told apart by
+    /// it.
+    pub checkpoint_home: Arc<str>,
     /// Who may read the files that the operator makes.
     pub file_access: FileAccess,
     /// Grows with every attempt to run the job, in all processes: makes names of temporary files unique.
@@ -398,6 +403,7 @@ impl OpenContext {
             backend: crate::backends::heap(Default::default()),
             checkpointing: true,
             job: JobId::from_name("by hand"),
+            checkpoint_home: "".into(),
             file_access: FileAccess::default(),
             generation: 1,
             clock,

@@ -32,6 +32,7 @@ impl OpenContext {
             backend: crate::backends::heap(Default::default()),
             checkpointing: true,
             job: JobId::from_name("by hand"),
+            checkpoint_home: "".into(),
             file_access: FileAccess::default(),
             generation: 1,
             clock: Arc::new(ManualClock::default()),

@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use stillstream_types::key_group::UPPER_MAX_PARALLELISM;
 use stillstream_types::murmur::murmur3_128;
 use stillstream_types::{Error, ErrorKind, KeyGroups, OperatorId, Result, VertexId};
 
 use super::{
-    ChainedOperator, Delivery, EventTimeRole, Exchange, Node, NodeInput, PhysicalPlan, Plan, Sets, Task,
-    TaskInput, TaskOutput,
+    ChainedOperator, Delivery, EventTimeRole, Exchange, Node, NodeId, NodeInput, PhysicalPlan, Placement,
+    Plan, Sets, Task, TaskInput, TaskOutput,
 };
 
 fn plan_error(message: String) -> Error {
@@ -91,7 +92,9 @@ impl Plan {
         chaining: bool,
         taken: bool,
     ) -> bool {
-        let [NodeInput { from, side: None, exchange: Exchange::Forward, .. }] = node.inputs.as_slice() else {
+        let [NodeInput { from, side: None, exchange: Exchange::Forward | Exchange::ForwardOnly, .. }] =
+            node.inputs.as_slice()
+        else {
             return false;
         };
         if node.with_source && !taken && parallelism[from.0].0 == parallelism[at].0 {
@@ -99,6 +102,7 @@ impl Plan {
         }
         chaining
             && node.chaining
+            && !node.starts_chain
             && self.nodes[from.0].chaining
             && consumers[from.0] == 1
             && parallelism[from.0].0 == parallelism[at].0
@@ -124,6 +128,8 @@ impl Plan {
                 consumers[input.from.0] += 1;
             }
         }
+        let workers = parallelism.iter().map(|(parallelism, _)| *parallelism).max().unwrap_or(1);
+        let mut spread = Spread { workers, next: 0 };
         let mut tasks: Vec<Task> = Vec::new();
         let mut place: Vec<(usize, usize)> = Vec::new(); // node -> (task, index in the chain)
         let mut edges = 0u32;
@@ -147,39 +153,53 @@ impl Plan {
                 place.push((task, tasks[task].chain.len()));
                 tasks[task].name = format!("{} -> {}", tasks[task].name, node.name).into();
                 tasks[task].chain.push(operator);
+                tasks[task].buffer_timeout = shorter(tasks[task].buffer_timeout, node.buffer_timeout);
                 tasks[task].needs_event_time |= node.event_time == EventTimeRole::Needs;
                 continue;
             }
+            let to_parallelism = parallelism[at].0;
+            let placement = spread.place(node, to_parallelism, |from| &tasks[place[from.0].0]);
             let mut inputs = Vec::new();
             for input in &node.inputs {
                 let (from_task, owner) = place[input.from.0];
                 let edge = edges;
                 edges += 1;
+                let from = &tasks[from_task];
+                let (from_parallelism, from_placement) = (from.parallelism, from.placement);
+                let same = from_parallelism == to_parallelism;
                 let delivery = match &input.exchange {
-                    Exchange::Forward if tasks[from_task].parallelism == parallelism[at].0 => Delivery::Local,
-                    Exchange::Forward | Exchange::Rebalance => Delivery::Rebalance,
+                    Exchange::ForwardOnly if !same => {
+                        return Err(plan_error(format!(
+                            "forward() leads from `{}`, which has parallelism {from_parallelism}, to `{}`, which has {to_parallelism}: \
+                             give both the same by set_parallelism, or use rescale() or rebalance()",
+                            self.nodes[input.from.0].name, node.name
+                        )));
+                    }
+                    Exchange::Forward | Exchange::ForwardOnly if same => match from_placement == placement {
+                        true => Delivery::Local,
+                        false => Delivery::SameSubtask,
+                    },
+                    Exchange::Forward | Exchange::ForwardOnly | Exchange::Rebalance => Delivery::Rebalance,
+                    Exchange::Rescale => Delivery::Rescale,
+                    Exchange::Global => Delivery::Global,
                     Exchange::Broadcast => Delivery::Broadcast,
                     Exchange::Key(factory) => Delivery::Key(factory.clone(), parallelism[at].1),
+                    Exchange::Partition(factory) => Delivery::Partition(factory.clone()),
                 };
                 let from_output = tasks[from_task].outputs.len();
-                let to_parallelism = parallelism[at].0;
-                tasks[from_task].outputs.push(TaskOutput {
-                    edge,
-                    owner,
-                    side: input.side,
-                    delivery,
-                    to_parallelism,
-                });
-                let from_parallelism = tasks[from_task].parallelism;
-                inputs.push(TaskInput { edge, from_task, from_output, from_parallelism, port: input.port });
+                let (side, to) = (input.side, placement);
+                tasks[from_task].outputs.push(TaskOutput { edge, owner, side, delivery, to_parallelism, to });
+                let (port, from) = (input.port, from_placement);
+                inputs.push(TaskInput { edge, from_task, from_output, from_parallelism, from, port });
             }
             place.push((tasks.len(), 0));
             let vertex = VertexId(tasks.len() as u32);
-            let (name, parallelism) = (node.name.as_str().into(), parallelism[at].0);
             tasks.push(Task {
                 vertex,
-                name,
-                parallelism,
+                name: node.name.as_str().into(),
+                parallelism: to_parallelism,
+                placement,
+                buffer_timeout: node.buffer_timeout,
                 chain: vec![operator],
                 inputs,
                 outputs: Vec::new(),
@@ -187,7 +207,6 @@ impl Plan {
             });
         }
         find_reach(&mut tasks);
-        let workers = tasks.iter().map(|task| task.parallelism).max().unwrap_or(1);
         let without_watermarks = self.without_watermarks();
         Ok(PhysicalPlan { tasks, edges: edges as usize, workers, without_watermarks })
     }
@@ -211,6 +230,45 @@ impl Plan {
             });
         }
         found
+    }
+}
+
+/// The shorter one of two buffer timeouts: what waits for nothing waits for no neighbour either.
+fn shorter(one: Option<Option<Duration>>, other: Option<Option<Duration>>) -> Option<Option<Duration>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.into_iter().chain(other).min()),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Deals tasks of a lower parallelism out over the workers, so that they do not all burden the first ones.
+struct Spread {
+    workers: u32,
+    /// The worker that has got least so far.
+    next: u32,
+}
+
+impl Spread {
+    /// Where a node runs that begins a task. One that reads within the subtask stays where its first such input is.
+    fn place<'a>(
+        &mut self,
+        node: &Node,
+        parallelism: u32,
+        task_of: impl Fn(NodeId) -> &'a Task,
+    ) -> Placement {
+        let workers = self.workers;
+        if parallelism == workers {
+            return Placement { first: 0, workers };
+        }
+        let forward =
+            |input: &&NodeInput| matches!(input.exchange, Exchange::Forward | Exchange::ForwardOnly);
+        let mut neighbours = node.inputs.iter().filter(forward).map(|input| task_of(input.from));
+        if let Some(neighbour) = neighbours.find(|task| task.parallelism == parallelism) {
+            return neighbour.placement;
+        }
+        let first = self.next;
+        self.next = (first + parallelism) % workers;
+        Placement { first, workers }
     }
 }
 
@@ -265,6 +323,8 @@ mod tests {
             max_parallelism: None,
             stateful: false,
             chaining: true,
+            starts_chain: false,
+            buffer_timeout: None,
             with_source: false,
             event_time: EventTimeRole::Passes,
             body: NodeBody::Operator(Arc::new(|| Ok(Box::new(Nothing)))),
@@ -331,6 +391,39 @@ mod tests {
     }
 
     #[test]
+    fn the_id_of_an_operator_without_a_uid_depends_on_the_graph_and_on_nothing_else() {
+        let nodes = |renamed: &str, extra: bool| {
+            let mut nodes = vec![
+                node("source", &[]),
+                node(renamed, &[(0, Exchange::Forward)]),
+                node("count", &[(1, Exchange::Rebalance)]),
+                node("sink", &[(2, Exchange::Forward)]),
+            ];
+            nodes.extend(extra.then(|| node("second sink", &[(2, Exchange::Forward)])));
+            nodes
+        };
+        let ids = |nodes: Vec<Node>, parallelism: u32, chaining: bool| -> BTreeMap<String, OperatorId> {
+            let physical = plan(nodes).compile(parallelism, chaining).unwrap();
+            let chains = physical.tasks.iter().flat_map(|task| &task.chain);
+            chains.map(|operator| (operator.name.to_string(), operator.id)).collect()
+        };
+        let expected = ids(nodes("map", false), 2, true);
+        assert_eq!(expected.len(), 4);
+        let distinct: BTreeSet<_> = expected.values().collect();
+        assert_eq!(distinct.len(), 4, "{expected:?}");
+        for (parallelism, chaining) in [(1, true), (2, false), (90, true), (7, false)] {
+            assert_eq!(ids(nodes("map", false), parallelism, chaining), expected, "{parallelism} {chaining}");
+        }
+        // neither does what is set for one operator, nor what is added behind it
+        let mut set = nodes("map", true);
+        (set[2].parallelism, set[2].max_parallelism, set[2].chaining) = (Some(3), Some(64), false);
+        let set = ids(set, 2, true);
+        assert!(expected.iter().all(|(name, id)| set[name] == *id), "{set:?} {expected:?}");
+        // another graph above it does
+        assert_ne!(ids(nodes("filter", false), 2, true)["count"], expected["count"]);
+    }
+
+    #[test]
     fn a_uid_used_twice_is_refused_with_both_names() {
         let mut nodes = vec![node("source", &[]), node("map", &[(0, Exchange::Forward)])];
         nodes.iter_mut().for_each(|node| node.uid = Some("same".into()));
@@ -369,6 +462,77 @@ mod tests {
         assert_eq!(names, ["source -> time", "other", "second"], "a source has one such neighbour");
         assert_eq!(physical.tasks[0].outputs.len(), 2);
         assert!(physical.tasks[0].outputs.iter().all(|output| output.owner == 0));
+    }
+
+    #[test]
+    fn tasks_of_a_lower_parallelism_are_spread_over_the_workers() {
+        let mut nodes = vec![
+            node("a", &[]),
+            node("b", &[]),
+            node("wide", &[(0, Exchange::Rebalance), (1, Exchange::Rebalance)]),
+            node("two", &[(2, Exchange::Rebalance)]),
+            node("sink", &[(3, Exchange::Forward)]),
+            node("both", &[(0, Exchange::Forward), (1, Exchange::Forward)]),
+        ];
+        [0, 1, 5].iter().for_each(|at| nodes[*at].parallelism = Some(1));
+        nodes[4].chaining = false;
+        [3, 4].iter().for_each(|at| nodes[*at].parallelism = Some(2));
+        let physical = plan(nodes).compile(4, true).unwrap();
+        let workers = |task: &Task| {
+            (0..task.parallelism as usize).map(|s| task.placement.worker_of(s)).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = physical.tasks.iter().map(|task| (&*task.name, workers(task))).collect();
+        let expected = [
+            ("a", vec![0]),
+            ("b", vec![1]),
+            ("wide", vec![0, 1, 2, 3]),
+            ("two", vec![2, 3]),
+            ("sink", vec![2, 3]),
+            ("both", vec![0]),
+        ];
+        assert_eq!(all, expected);
+        for task in &physical.tasks {
+            for subtask in 0..task.parallelism as usize {
+                assert_eq!(task.placement.subtask_of(task.placement.worker_of(subtask)), subtask);
+            }
+        }
+        let deliveries = |task: usize| {
+            physical.tasks[task].outputs.iter().map(|output| matches!(output.delivery, Delivery::Local))
+        };
+        assert!(deliveries(3).all(|local| local), "a neighbour is on the same worker");
+        assert_eq!(deliveries(0).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(
+            deliveries(1).collect::<Vec<_>>(),
+            [false, false],
+            "the second input comes from another worker"
+        );
+    }
+
+    #[test]
+    fn forward_between_different_parallelisms_is_refused_with_both() {
+        let mut nodes = vec![node("source", &[]), node("map", &[(0, Exchange::ForwardOnly)])];
+        nodes[1].parallelism = Some(3);
+        let error = plan(nodes).compile(2, true).err().unwrap().to_string();
+        assert!(
+            error.contains("`source`, which has parallelism 2") && error.contains("`map`, which has 3"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_operator_that_starts_a_chain_has_those_behind_it_in_its_task() {
+        let mut nodes = vec![
+            node("source", &[]),
+            node("a", &[(0, Exchange::Forward)]),
+            node("b", &[(1, Exchange::ForwardOnly)]),
+        ];
+        nodes[1].starts_chain = true;
+        nodes[2].buffer_timeout = Some(Some(Duration::ZERO));
+        let physical = plan(nodes).compile(2, true).unwrap();
+        let names: Vec<_> = physical.tasks.iter().map(|task| &*task.name).collect();
+        assert_eq!(names, ["source", "a -> b"]);
+        let timeouts: Vec<_> = physical.tasks.iter().map(|task| task.buffer_timeout).collect();
+        assert_eq!(timeouts, [None, Some(Some(Duration::ZERO))]);
     }
 
     #[test]

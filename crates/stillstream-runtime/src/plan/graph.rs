@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use stillstream_types::{KeyGroups, Result};
 
@@ -51,21 +52,33 @@ impl fmt::Debug for NodeBody {
 pub enum Exchange {
     /// Within the subtask; becomes [`Rebalance`](Self::Rebalance) where the parallelism differs.
     Forward,
+    /// Within the subtask; a mistake where the parallelism differs.
+    ForwardOnly,
     /// Records of each batch to all subtasks in turn.
     Rebalance,
+    /// Records of each batch in turn to those subtasks that are this one's share: no record goes further than it must.
+    Rescale,
+    /// Every record to the first subtask.
+    Global,
     /// Every record to every subtask.
     Broadcast,
     /// By key group.
     Key(SplitterFactory),
+    /// As a partitioner says, record by record.
+    Partition(SplitterFactory),
 }
 
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Forward => "Forward",
+            Self::ForwardOnly => "ForwardOnly",
             Self::Rebalance => "Rebalance",
+            Self::Rescale => "Rescale",
+            Self::Global => "Global",
             Self::Broadcast => "Broadcast",
             Self::Key(_) => "Key",
+            Self::Partition(_) => "Partition",
         })
     }
 }
@@ -114,6 +127,10 @@ pub struct Node {
     pub stateful: bool,
     /// Whether it may run in one task with its neighbour.
     pub chaining: bool,
+    /// It shares no task with what is in front of it.
+    pub starts_chain: bool,
+    /// How long what it emits may wait for more, in place of the job's setting; `Some(None)`: until a batch is full.
+    pub buffer_timeout: Option<Option<Duration>>,
     /// It belongs to the source in front of it and shares its task in any case, also where chaining is off or
     /// where others read from the source too: it is told of the source's splits.
     pub with_source: bool,

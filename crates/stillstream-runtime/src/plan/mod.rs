@@ -18,5 +18,7 @@ pub use graph::{
     EventTimeRole, Exchange, Node, NodeBody, NodeId, NodeInput, OperatorFactory, Plan, SourceFactory,
     Splitter, SplitterFactory,
 };
-pub(crate) use physical::{ChainedOperator, Delivery, PhysicalPlan, Sets, Task, TaskInput, TaskOutput};
+pub(crate) use physical::{
+    ChainedOperator, Delivery, PhysicalPlan, Placement, Sets, Task, TaskInput, TaskOutput,
+};
 pub(crate) use states::describe;

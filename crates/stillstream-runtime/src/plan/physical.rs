@@ -1,6 +1,7 @@
 //! What runs: tasks, each a chain of operators, joined by edges.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use stillstream_types::{KeyGroups, OperatorId, VertexId};
 
@@ -9,10 +10,35 @@ use super::{NodeBody, SplitterFactory};
 /// How an edge delivers.
 #[derive(Clone)]
 pub(crate) enum Delivery {
+    /// Within the worker.
     Local,
+    /// To the subtask of the same number, which may run on another worker.
+    SameSubtask,
     Rebalance,
+    Rescale,
+    Global,
     Broadcast,
     Key(SplitterFactory, KeyGroups),
+    Partition(SplitterFactory),
+}
+
+/// Which workers run the subtasks of a task: one after another from `first` on, and behind the last worker the first one again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Placement {
+    pub first: u32,
+    pub workers: u32,
+}
+
+impl Placement {
+    /// The worker that runs a subtask.
+    pub fn worker_of(&self, subtask: usize) -> usize {
+        (self.first as usize + subtask) % self.workers as usize
+    }
+
+    /// The number of the subtask that a worker runs, where the task has so many.
+    pub fn subtask_of(&self, worker: usize) -> usize {
+        (worker + (self.workers - self.first) as usize) % self.workers as usize
+    }
 }
 
 /// An edge that leaves a task.
@@ -24,6 +50,8 @@ pub(crate) struct TaskOutput {
     pub side: Option<u32>,
     pub delivery: Delivery,
     pub to_parallelism: u32,
+    /// Where the consumer's subtasks run.
+    pub to: Placement,
 }
 
 /// An edge that enters a task.
@@ -34,6 +62,8 @@ pub(crate) struct TaskInput {
     pub from_output: usize,
     /// How many subtasks send on it.
     pub from_parallelism: u32,
+    /// Where they run.
+    pub from: Placement,
     pub port: usize,
 }
 
@@ -65,6 +95,9 @@ pub(crate) struct Task {
     pub vertex: VertexId,
     pub name: Arc<str>,
     pub parallelism: u32,
+    pub placement: Placement,
+    /// How long what it emits may wait for more, where one of its operators says so.
+    pub buffer_timeout: Option<Option<Duration>>,
     pub chain: Vec<ChainedOperator>,
     pub inputs: Vec<TaskInput>,
     pub outputs: Vec<TaskOutput>,

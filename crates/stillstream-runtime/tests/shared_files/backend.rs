@@ -204,6 +204,8 @@ pub fn plan(behaviour: &Behaviour) -> Plan {
         max_parallelism: Some(128),
         stateful: true,
         chaining: true,
+        starts_chain: false,
+        buffer_timeout: None,
         with_source: false,
         event_time: stillstream_runtime::plan::EventTimeRole::Passes,
         body,

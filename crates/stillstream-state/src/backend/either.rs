@@ -1,7 +1,8 @@
 //! [`Either`]: one of two backends, chosen when a job starts.
 //!
-//! It is a backend by itself, so it chooses among any number. Which one it is is asked once per call, and a call takes a whole
-//! batch where it matters: so nothing is virtual, and each call is compiled for each backend.
+//! It is a backend by itself, so it chooses among any number. Which one it is is asked once per call, and a
+//! call takes a whole batch where it matters: so nothing is virtual, and each call is compiled for each
+//! backend.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -163,6 +164,10 @@ impl<L: KeyedBackend, R: KeyedBackend<Key = L::Key>> KeyedBackend for Either<L, 
 
     fn freeze_native(&mut self) -> Result<FrozenCheckpoint, StateError> {
         on!(self, backend => backend.freeze_native())
+    }
+
+    fn freeze_full(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
+        on!(self, backend => backend.freeze_full(id))
     }
 
     fn freeze_checkpoint(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {

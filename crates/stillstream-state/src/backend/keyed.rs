@@ -26,8 +26,8 @@ pub trait BackendFactory {
     /// What it makes.
     type Backend<K: Key>: KeyedBackend<Key = K>;
 
-    /// The factory for one subtask of one operator. No two running subtasks of a job have the same `instance`; the `folders`
-    /// lead to what is this subtask's own on the local disk, in every attempt.
+    /// The factory for one subtask of one operator. No two running subtasks of a job have the same
+    /// `instance`; the `folders` lead to what is this subtask's own on the local disk, in every attempt.
     fn for_subtask(&self, instance: u64, folders: &[&str]) -> Self;
 
     /// An empty backend for these key groups.
@@ -40,11 +40,13 @@ pub trait BackendFactory {
 
 /// The keyed state of one operator in one subtask.
 ///
-/// Registering a name twice gives the same state, if kind and types agree; otherwise it is an error that names both. After a
-/// [`restore`](Self::restore), a registration takes the state over from the snapshot: types are checked there.
+/// Registering a name twice gives the same state, if kind and types agree; otherwise it is an error that
+/// names both. After a [`restore`](Self::restore), a registration takes the state over from the snapshot:
+/// types are checked there.
 ///
-/// A backend writes the methods that have no body here. The kinds of state are listed in the part that begins with
-/// [`register_values`](Self::register_values); the handles that users hold are made of them below, once for all backends.
+/// A backend writes the methods that have no body here. The kinds of state are listed in the part that begins
+/// with [`register_values`](Self::register_values); the handles that users hold are made of them below, once
+/// for all backends.
 ///
 /// ```
 /// use stillstream_state::{CurrentKey, Key, KeyedBackend, StateError};
@@ -127,41 +129,50 @@ pub trait KeyedBackend: fmt::Debug + Sized {
 
     // batches
 
-    /// Asks for the memory that the records of a batch after record `at` will need, in all states without a namespace. Call
-    /// it before each record of a batch whose keys have these hashes: waiting for memory is most of the time that a record
-    /// costs in state larger than the cache.
+    /// Asks for the memory that the records of a batch after record `at` will need, in all states without a
+    /// namespace. Call it before each record of a batch whose keys have these hashes: waiting for memory is
+    /// most of the time that a record costs in state larger than the cache.
     #[inline(always)]
     fn prefetch(&self, _hashes: &[KeyHash], _at: usize) {}
 
-    /// Lets the sweeps of states with a time to live go on: to be called after each batch. How much they do depends on the accesses
-    /// since the last call. State in RocksDB needs none: compactions remove what has expired.
+    /// Lets the sweeps of states with a time to live go on: to be called after each batch. How much they do
+    /// depends on the accesses since the last call. State in RocksDB needs none: compactions remove what has
+    /// expired.
     fn sweep_expired(&self) {}
 
     // snapshots
 
     /// The synchronous part of checkpoint `id`: everything as it is now, to be written elsewhere by
-    /// [`FrozenCheckpoint::write`]. It takes the form that the options ask for; what it may leave out is what a
-    /// [completed](Self::checkpoint_completed) checkpoint holds.
+    /// [`FrozenCheckpoint::write`]. It takes the form that the options ask for; what it may leave out is what
+    /// a [completed](Self::checkpoint_completed) checkpoint holds.
     fn freeze_checkpoint(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError>;
 
-    /// Checkpoint `id` is completed: later ones may name its files. Notices can be lost, and ids can be left out.
+    /// [`freeze_checkpoint`](Self::freeze_checkpoint) that leaves nothing out and names no file of an earlier
+    /// checkpoint, and as long as its outcome is not known, neither do those after it: completed, it takes the
+    /// place of all before it. A backend whose checkpoints never name others' files need not write it.
+    fn freeze_full(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
+        self.freeze_checkpoint(id)
+    }
+
+    /// Checkpoint `id` is completed: later ones may name its files. Notices can be lost, and ids can be left
+    /// out.
     fn checkpoint_completed(&mut self, id: CheckpointId);
 
     /// Checkpoint `id` was given up: its files will be deleted.
     fn checkpoint_aborted(&mut self, id: CheckpointId);
 
-    /// The synchronous part of a full snapshot in canonical form: everything as it is now, to be written elsewhere by
-    /// [`FrozenKeyedState::write`]. Changes made afterwards are not seen by it.
+    /// The synchronous part of a full snapshot in canonical form: everything as it is now, to be written
+    /// elsewhere by [`FrozenKeyedState::write`]. Changes made afterwards are not seen by it.
     fn freeze(&mut self) -> Result<FrozenKeyedState, StateError>;
 
-    /// The synchronous part of a full snapshot in the backend's own form that names no file but its own: a savepoint that only
-    /// this backend reads. In canonical form by default.
+    /// The synchronous part of a full snapshot in the backend's own form that names no file but its own: a
+    /// savepoint that only this backend reads. In canonical form by default.
     fn freeze_native(&mut self) -> Result<FrozenCheckpoint, StateError> {
         Ok(self.freeze()?.into())
     }
 
-    /// Reads this subtask's key groups from snapshots, then takes them over. Blocks: where that must not be, call
-    /// [`RestoredKeyedState::read`] elsewhere and [`take_over`](Self::take_over) here.
+    /// Reads this subtask's key groups from snapshots, then takes them over. Blocks: where that must not be,
+    /// call [`RestoredKeyedState::read`] elsewhere and [`take_over`](Self::take_over) here.
     fn restore(&mut self, handles: &[KeyedStateHandle], store: &dyn SnapshotStore) -> Result<(), StateError>;
 
     /// [`restore`](Self::restore) from what a checkpoint wrote, in whatever form.
@@ -174,7 +185,8 @@ pub trait KeyedBackend: fmt::Debug + Sized {
     /// Takes over what was read. States that are registered are filled now, others when they are registered.
     fn take_over(&mut self, restored: RestoredKeyedState) -> Result<(), StateError>;
 
-    /// Names of states that came from a snapshot and are not registered. They go unchanged into the next snapshots.
+    /// Names of states that came from a snapshot and are not registered. They go unchanged into the next
+    /// snapshots.
     fn unregistered(&self) -> Vec<String>;
 
     /// How large each registered state is.
@@ -186,6 +198,7 @@ pub trait KeyedBackend: fmt::Debug + Sized {
     fn freeze_as(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<FrozenCheckpoint, StateError> {
         match form {
             SnapshotForm::Checkpoint => self.freeze_checkpoint(id),
+            SnapshotForm::FullCheckpoint => self.freeze_full(id),
             SnapshotForm::Savepoint(SavepointFormat::Canonical) => Ok(self.freeze()?.into()),
             SnapshotForm::Savepoint(SavepointFormat::Native) => self.freeze_native(),
         }
@@ -245,8 +258,8 @@ pub trait KeyedBackend: fmt::Debug + Sized {
         WithTtl::new(self, ttl)
     }
 
-    /// Sets the clock by which state expires. Before any state with a time to live is registered; until then it is the
-    /// machine's.
+    /// Sets the clock by which state expires. Before any state with a time to live is registered; until then
+    /// it is the machine's.
     fn set_clock(&mut self, clock: StateClock) {
         self.rules_mut().clock = clock;
     }

@@ -1,7 +1,8 @@
 //! What a keyed backend is, and what it is written with.
 //!
-//! A backend is a crate that implements [`KeyedBackend`] and a [`BackendFactory`] and passes the suite in `conformance`. A job
-//! learns of it in one line, where the runtime names the backends that it can choose from as one [`Either`] of factories.
+//! A backend is a crate that implements [`KeyedBackend`] and a [`BackendFactory`] and passes the suite in
+//! `conformance`. A job learns of it in one line, where the runtime names the backends that it can choose
+//! from as one [`Either`] of factories.
 //!
 //! | file | what is inside |
 //! |---|---|
@@ -11,9 +12,10 @@
 //! | `registry` | [`Registry`]: the states of a backend by name |
 //! | `frozen` | [`FrozenCheckpoint`]: the asynchronous part of a checkpoint |
 //!
-//! What a backend needs beside: stores for the kinds of state ([`ValueStore`](crate::kinds::ValueStore) and its like), entries to be
-//! written and as they were read ([`Run`](crate::snapshot::Run), [`Chunk`](crate::snapshot::Chunk)), and what it must know of states
-//! with a time to live ([`Rules`](crate::ttl::Rules)).
+//! What a backend needs beside: stores for the kinds of state ([`ValueStore`](crate::kinds::ValueStore) and
+//! its like), entries to be written and as they were read ([`Run`](crate::snapshot::Run),
+//! [`Chunk`](crate::snapshot::Chunk)), and what it must know of states with a time to live
+//! ([`Rules`](crate::ttl::Rules)).
 
 mod either;
 mod frozen;
@@ -34,11 +36,11 @@ use crate::StateKind;
 /// How a keyed backend is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BackendOptions {
-    /// Whether processing goes on while a snapshot is written (copy-on-write tables), or waits while it is encoded
-    /// (plain maps). The default is asynchronous.
+    /// Whether processing goes on while a snapshot is written (copy-on-write tables), or waits while it is
+    /// encoded (plain maps). The default is asynchronous.
     pub asynchronous: bool,
-    /// Whether a checkpoint writes only what changed since the last completed one, where backend and storage can do
-    /// that. The default is no.
+    /// Whether a checkpoint writes only what changed since the last completed one, where backend and storage
+    /// can do that. The default is no.
     pub incremental: bool,
     /// The job's key groups.
     pub groups: KeyGroups,

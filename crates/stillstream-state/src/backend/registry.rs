@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use crate::{StateError, StateMeta};
 
-/// The registered states of a backend, in the order of their names: of each, what the backend needs to know of it (`S`) with its
-/// types out of sight, and the state itself for the next registration under its name.
+/// The registered states of a backend, in the order of their names: of each, what the backend needs to know
+/// of it (`S`) with its types out of sight, and the state itself for the next registration under its name.
 pub struct Registry<S>(BTreeMap<String, Registered<S>>);
 
 struct Registered<S> {

@@ -28,9 +28,10 @@ pub trait KeyedValues<K: Key, V: Data>: Clone + 'static {
         f: impl FnOnce(&mut V) -> R,
     ) -> Result<R, StateError>;
 
-    /// [`update`](Self::update) for a batch: record `i` has hash `hashes[i]` and the key that `keys` gives for `i`. A new
-    /// key gets `init()`; then `f(i, value)`. The memory of later records is asked for ahead, which halves the time per
-    /// record in tables larger than the cache; RocksDB reads and writes all keys of the batch at once.
+    /// [`update`](Self::update) for a batch: record `i` has hash `hashes[i]` and the key that `keys` gives
+    /// for `i`. A new key gets `init()`; then `f(i, value)`. The memory of later records is asked for ahead,
+    /// which halves the time per record in tables larger than the cache; RocksDB reads and writes all keys of
+    /// the batch at once.
     fn update_batch(
         &self,
         hashes: &[KeyHash],
@@ -84,8 +85,8 @@ pub trait NamespacedValues<K: Key, N: Namespace, V: Data>: Clone + 'static {
         f: impl FnOnce(&mut V) -> R,
     ) -> Result<R, StateError>;
 
-    /// [`update`](Self::update) for a batch of records of one namespace: record `i` has hash `hashes[i]` and the key that
-    /// `keys` gives for `i`. A new key gets `init()`; then `f(i, value)`.
+    /// [`update`](Self::update) for a batch of records of one namespace: record `i` has hash `hashes[i]` and
+    /// the key that `keys` gives for `i`. A new key gets `init()`; then `f(i, value)`.
     fn update_batch(
         &self,
         namespace: N,
@@ -120,18 +121,19 @@ pub trait NamespacedValues<K: Key, N: Namespace, V: Data>: Clone + 'static {
     /// Forgets all keys of a namespace at once.
     fn remove_namespace(&self, namespace: N) -> Result<(), StateError>;
 
-    /// Starts taking all entries out of a namespace, in slices. Entries that are not taken yet are still state: they are
-    /// in a snapshot that comes between two slices, and stay when the walk is dropped.
+    /// Starts taking all entries out of a namespace, in slices. Entries that are not taken yet are still
+    /// state: they are in a snapshot that comes between two slices, and stay when the walk is dropped.
     fn take_namespace(&self, namespace: N) -> Result<Self::Walk, StateError>;
 
     /// Starts reading all entries of a namespace, in slices, and leaves them there.
     fn read_namespace(&self, namespace: N) -> Result<Self::Walk, StateError>;
 }
 
-/// A walk over the entries that a namespace had when the walk began, in slices. Key groups come in ascending order.
+/// A walk over the entries that a namespace had when the walk began, in slices. Key groups come in ascending
+/// order.
 pub trait NamespaceWalk<K, N, V>: 'static {
-    /// Appends at most `limit` more entries to `out`, and says whether there may be more. An entry that was removed
-    /// since the walk began is left out; one that was changed comes as it is now.
+    /// Appends at most `limit` more entries to `out`, and says whether there may be more. An entry that was
+    /// removed since the walk began is left out; one that was changed comes as it is now.
     fn next_slice(&mut self, limit: usize, out: &mut Vec<(KeyHash, K, V)>) -> Result<bool, StateError>;
 
     /// The namespace.
@@ -152,8 +154,8 @@ pub trait TimerService<K: Key, N: Namespace>: Clone + 'static {
     /// Deletes a timer, and says whether it was there.
     fn delete(&self, time: Timestamp, hash: KeyHash, key: &K, namespace: N) -> Result<bool, StateError>;
 
-    /// Registers a timer. In memory it is not looked whether it is there already, so that it costs little; there is one such
-    /// timer all the same.
+    /// Registers a timer. In memory it is not looked whether it is there already, so that it costs little;
+    /// there is one such timer all the same.
     #[inline]
     fn set(&self, timer: Timer<K, N>) -> Result<(), StateError> {
         self.set_all([timer])
@@ -175,8 +177,8 @@ pub trait TimerService<K: Key, N: Namespace>: Clone + 'static {
     /// Takes the first timer that is due at `up_to` or before: by time, then key group, then key.
     fn pop_due(&self, up_to: Timestamp) -> Result<Option<Timer<K, N>>, StateError>;
 
-    /// Takes the first timers that are due at `up_to` or before, at most so many, and appends them to `out` in the order of
-    /// [`pop_due`](Self::pop_due).
+    /// Takes the first timers that are due at `up_to` or before, at most so many, and appends them to `out`
+    /// in the order of [`pop_due`](Self::pop_due).
     fn pop_all_due(
         &self,
         up_to: Timestamp,

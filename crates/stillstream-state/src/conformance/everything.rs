@@ -16,7 +16,8 @@ use crate::{
     StateClock, StateError, StateKind, StateTtlConfig, TimeDomain, TimerService, ValueState,
 };
 
-/// A state of every kind, keyed by strings: each with and without a time to live, windows, and timers of both clocks.
+/// A state of every kind, keyed by strings: each with and without a time to live, windows, and timers of both
+/// clocks.
 #[derive(Debug)]
 pub struct Everything<B: KeyedBackend<Key = String>> {
     /// The backend itself.
@@ -154,7 +155,8 @@ pub fn all_groups() -> KeyGroups {
     groups()
 }
 
-/// One entry of one state, in its binary form. The entries of a map are sorted: the form leaves their order open.
+/// One entry of one state, in its binary form. The entries of a map are sorted: the form leaves their order
+/// open.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct PlainEntry {
     /// The state.

@@ -5,6 +5,7 @@
 //! ```
 
 mod everything;
+mod full;
 mod kinds;
 mod namespaces;
 mod refusals;
@@ -13,6 +14,7 @@ mod snapshots;
 mod ttl;
 
 pub use everything::{Everything, PlainEntry, all_groups, backend_of, entries};
+pub use full::*;
 pub use kinds::*;
 pub use namespaces::*;
 pub use refusals::*;

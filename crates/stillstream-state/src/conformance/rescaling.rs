@@ -10,7 +10,8 @@ use crate::{BackendFactory, Key, KeyedBackend, StateError};
 /// All numbers of subtasks from 1 to 8.
 pub const ONE_TO_EIGHT: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
-/// Keys that leave the first and the last sixteen key groups empty, so that two of eight subtasks have seen no record.
+/// Keys that leave the first and the last sixteen key groups empty, so that two of eight subtasks have seen
+/// no record.
 fn keys() -> Vec<String> {
     let has_records = |key: &String| (16..112).contains(&key.key_hash(groups()).group().0);
     (0..160).map(|n| format!("user-{n}")).filter(has_records).collect()
@@ -21,7 +22,8 @@ fn ranges(parallelism: u32) -> impl Iterator<Item = KeyGroupRange> {
     (0..parallelism).map(move |index| groups().range(index, parallelism))
 }
 
-/// What `p` subtasks write. A checkpoint is the second one of two, so that it can be one that names files of the first.
+/// What `p` subtasks write. A checkpoint is the second one of two, so that it can be one that names files of
+/// the first.
 fn written(
     factory: &impl BackendFactory,
     parallelism: u32,
@@ -93,7 +95,8 @@ fn restored(
     Ok((entries, said.into_iter().map(|(_, said)| said).collect()))
 }
 
-/// Each number of subtasks becomes each other one of `parallelism`, in one form: all kinds of state, windows and timers.
+/// Each number of subtasks becomes each other one of `parallelism`, in one form: all kinds of state, windows
+/// and timers.
 ///
 /// # Panics
 /// If a subtask has an entry too many or too few, or another value.
@@ -107,8 +110,8 @@ pub fn every_parallelism_becomes_every_other(
     each_parallelism_becomes_others(factory, &pairs, form, store)
 }
 
-/// Each number of subtasks becomes each one that is named with it, in one form: all kinds of state, windows and
-/// timers.
+/// Each number of subtasks becomes each one that is named with it, in one form: all kinds of state, windows
+/// and timers.
 ///
 /// It makes many backends, so each backend calls it where that takes the least time.
 ///
@@ -132,7 +135,8 @@ pub fn each_parallelism_becomes_others(
     Ok(())
 }
 
-/// Of a snapshot in canonical form a subtask reads the headers and the sections of its own key groups, and no other byte.
+/// Of a snapshot in canonical form a subtask reads the headers and the sections of its own key groups, and no
+/// other byte.
 pub fn a_subtask_reads_only_its_own_key_groups(factory: &impl BackendFactory) {
     must(|| {
         let form = SnapshotForm::Savepoint(SavepointFormat::Canonical);

@@ -6,7 +6,8 @@ use stillstream_types::KeyGroups;
 
 use crate::data::{Data, DecodeError, Key, Schema, decode_stored};
 
-/// A hash map that needs no more of its keys than that they are [`Key`]s. The hash is fixed, so equal runs are equal.
+/// A hash map that needs no more of its keys than that they are [`Key`]s. The hash is fixed, so equal runs
+/// are equal.
 #[derive(Clone, Debug)]
 pub struct MapEntries<MK, MV>(HashTable<(MK, MV)>);
 

@@ -1,7 +1,8 @@
 //! The kinds of keyed state, as handles that users hold.
 //!
-//! There is no ambient current key: each call takes the context that knows it, so a state can't be read or written
-//! under the key of whatever ran last. The handles do not name the key's type; a backend's own tables do.
+//! There is no ambient current key: each call takes the context that knows it, so a state can't be read or
+//! written under the key of whatever ran last. The handles do not name the key's type; a backend's own tables
+//! do.
 
 mod aggregating;
 mod list;

@@ -1,8 +1,9 @@
-//! Operator state: it belongs to a subtask, not to a key. Always in memory (Flink's `DefaultOperatorStateBackend`).
+//! Operator state: it belongs to a subtask, not to a key. Always in memory (Flink's
+//! `DefaultOperatorStateBackend`).
 //!
-//! A state is a list of items. When a job is restored, the items of all subtasks are dealt out anew: evenly for a list,
-//! everything to everybody for a union list, one copy to everybody for a broadcast state. The restore planner does that;
-//! this backend takes what it is given.
+//! A state is a list of items. When a job is restored, the items of all subtasks are dealt out anew: evenly
+//! for a list, everything to everybody for a union list, one copy to everybody for a broadcast state. The
+//! restore planner does that; this backend takes what it is given.
 
 mod broadcast;
 mod list;
@@ -84,8 +85,8 @@ impl OperatorStateBackend {
             .map(OperatorListState)
     }
 
-    /// A list of which every subtask gets all items on restore. It must then keep its own part and drop the rest, or the
-    /// state grows with every restore.
+    /// A list of which every subtask gets all items on restore. It must then keep its own part and drop the
+    /// rest, or the state grows with every restore.
     pub fn union_list<T: Data>(&mut self, name: &str) -> Result<OperatorListState<T>, StateError> {
         self.register(name, RedistributionMode::Union, T::schema(), list::Items::<T>::new)
             .map(OperatorListState)
@@ -132,7 +133,8 @@ impl OperatorStateBackend {
             frozen.add(name, known.mode, known.schema.to_bytes(), known.state.freeze()?);
         }
         for (name, parts) in &self.restored.states {
-            // every subtask has all items of a union list: carried by each, they would multiply with each restore
+            // every subtask has all items of a union list: carried by each, they would multiply with each
+            // restore
             let mine = |part: &&RestoredItems| {
                 part.mode != RedistributionMode::Union || self.subtask == SubtaskIndex(0)
             };
@@ -164,7 +166,8 @@ impl OperatorStateBackend {
         Ok(())
     }
 
-    /// Names of states that came from a snapshot and are not registered. They go unchanged into the next snapshots.
+    /// Names of states that came from a snapshot and are not registered. They go unchanged into the next
+    /// snapshots.
     pub fn unregistered(&self) -> Vec<String> {
         self.restored.states.keys().cloned().collect()
     }

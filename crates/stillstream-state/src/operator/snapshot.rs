@@ -1,4 +1,5 @@
-//! Writing and reading operator state: the items of all states one after another; the handle says where each starts.
+//! Writing and reading operator state: the items of all states one after another; the handle says where each
+//! starts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -120,7 +121,8 @@ impl FrozenItems for RestoredItems {
     }
 }
 
-/// Operator state as read from snapshots, verified but not decoded. Made on the snapshot pool, taken over by a backend.
+/// Operator state as read from snapshots, verified but not decoded. Made on the snapshot pool, taken over by
+/// a backend.
 #[derive(Clone, Debug, Default)]
 pub struct RestoredOperatorState {
     pub(super) states: BTreeMap<String, Vec<RestoredItems>>,

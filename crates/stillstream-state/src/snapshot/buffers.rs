@@ -1,7 +1,7 @@
 //! Memory that snapshots are encoded into, kept from one to the next.
 //!
-//! Fresh memory must be cleared by the system, and on a virtual machine be found by the host too. Where each block of a snapshot
-//! took its own, that cost more than to encode it: 9 of 17 ms of CPU time for 16 MB.
+//! Fresh memory must be cleared by the system, and on a virtual machine be found by the host too. Where each
+//! block of a snapshot took its own, that cost more than to encode it: 9 of 17 ms of CPU time for 16 MB.
 
 use std::sync::{Mutex, PoisonError};
 

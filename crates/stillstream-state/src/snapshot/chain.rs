@@ -1,4 +1,5 @@
-//! Chains: one full image and the files of changes after it, each written by a checkpoint and named by later ones.
+//! Chains: one full image and the files of changes after it, each written by a checkpoint and named by later
+//! ones.
 
 use std::io::Write;
 

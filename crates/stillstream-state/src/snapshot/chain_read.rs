@@ -36,8 +36,8 @@ fn headers(meta: &ChainMeta, store: &dyn SnapshotStore) -> Result<Vec<DeltaHeade
     Ok(headers)
 }
 
-/// Reads the key groups of `range` from a chain: each state that the newest file names, with its chunks in any order. `check`
-/// looks at a file's header first.
+/// Reads the key groups of `range` from a chain: each state that the newest file names, with its chunks in
+/// any order. `check` looks at a file's header first.
 pub(super) fn read_chain(
     handle: &IncrementalHandle,
     store: &dyn SnapshotStore,

@@ -1,5 +1,5 @@
-//! Files of changes: which hashes changed since an earlier checkpoint, and what they hold now. `docs/formats.md` has the
-//! bytes.
+//! Files of changes: which hashes changed since an earlier checkpoint, and what they hold now.
+//! `docs/formats.md` has the bytes.
 
 use super::Header;
 use super::header::read_versioned;
@@ -14,7 +14,8 @@ const VERSION: u32 = 1;
 pub struct DeltaState {
     /// All of it, as in a full snapshot: what older files hold of the state is void.
     pub whole: bool,
-    /// The namespaces that there are; what older files hold of others is void. `None` for a state without namespaces.
+    /// The namespaces that there are; what older files hold of others is void. `None` for a state without
+    /// namespaces.
     pub namespaces: Option<Vec<Vec<u8>>>,
 }
 
@@ -55,8 +56,8 @@ impl DeltaHeader {
     }
 }
 
-/// Which hashes of a key group a chunk of changes replaces: those whose bits lie in `from..=to` and whose cell is in `mask`.
-/// The cell of a hash is `(bits & 0xffff) * cells >> 16`.
+/// Which hashes of a key group a chunk of changes replaces: those whose bits lie in `from..=to` and whose
+/// cell is in `mask`. The cell of a hash is `(bits & 0xffff) * cells >> 16`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
     /// The first bits.

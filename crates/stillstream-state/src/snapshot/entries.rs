@@ -67,7 +67,8 @@ fn walk(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Reads a keyed snapshot key group by key group, verifies it, and hands out each entry until `found` breaks off. Blocks.
+/// Reads a keyed snapshot key group by key group, verifies it, and hands out each entry until `found` breaks
+/// off. Blocks.
 ///
 /// # Errors
 /// If a section cannot be read, has another checksum than it was written with, or is no sequence of entries.
@@ -123,8 +124,8 @@ fn batches(handle: &IncrementalHandle, chain: &ChainMeta) -> Vec<KeyGroupRange> 
 
 type HashOf = fn(&Schema, &[u8], KeyGroups) -> Result<KeyHash, DecodeError>;
 
-/// How the keys of these chunks are hashed: so that each lies in the key group that it is stored in. Windows that keep their state
-/// by key and window have a hash of their own.
+/// How the keys of these chunks are hashed: so that each lies in the key group that it is stored in. Windows
+/// that keep their state by key and window have a hash of their own.
 fn hash_of(part: &RestoredPart, key_type: &Schema, groups: KeyGroups) -> Result<HashOf, DecodeError> {
     let ways: [HashOf; 2] = [Schema::hash_of_window_key, Schema::hash_of_key];
     for hash_of in ways {
@@ -151,11 +152,12 @@ fn hash_of(part: &RestoredPart, key_type: &Schema, groups: KeyGroups) -> Result<
     })
 }
 
-/// [`for_each_entry`] for a chain of the heap backend: each entry as the newest file that tells of it has it. Blocks.
+/// [`for_each_entry`] for a chain of the heap backend: each entry as the newest file that tells of it has it.
+/// Blocks.
 ///
 /// # Errors
-/// If a file cannot be read, has another checksum than it was written with, or if keys have a hash that their type's description
-/// does not tell.
+/// If a file cannot be read, has another checksum than it was written with, or if keys have a hash that their
+/// type's description does not tell.
 pub fn for_each_entry_of_chain(
     handle: &IncrementalHandle,
     store: &dyn SnapshotStore,

@@ -1,9 +1,9 @@
 //! Units encoded on several threads and written by one, in order, with a bound on what is held in memory.
 //!
-//! Encoders take units in order, and only so many ahead of the one that is being written. Each hands its blocks over through a
-//! short queue; when the queue is full it waits. The unit that is being written was taken before all later ones, so its encoder never
-//! waits for another unit: no deadlock. What is held is at most `AHEAD` units for each encoder, each with `QUEUE` full blocks and
-//! the one that is being filled.
+//! Encoders take units in order, and only so many ahead of the one that is being written. Each hands its
+//! blocks over through a short queue; when the queue is full it waits. The unit that is being written was
+//! taken before all later ones, so its encoder never waits for another unit: no deadlock. What is held is at
+//! most `AHEAD` units for each encoder, each with `QUEUE` full blocks and the one that is being filled.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -17,8 +17,8 @@ use crate::StateError;
 const AHEAD: usize = 2;
 const QUEUE: usize = 2;
 
-/// Threads beside the one that writes: one core is left to the worker, and more than four in all would gain nothing, for one
-/// of them writes.
+/// Threads beside the one that writes: one core is left to the worker, and more than four in all would gain
+/// nothing, for one of them writes.
 pub(super) fn encoders() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     cores.saturating_sub(1).clamp(1, 3)
@@ -119,7 +119,8 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// Encodes all units and hands their blocks to `write`, in order. A panic of an encoder goes on in the caller.
+/// Encodes all units and hands their blocks to `write`, in order. A panic of an encoder goes on in the
+/// caller.
 pub(super) fn encode_in_order(
     units: Vec<Unit>,
     encoders: usize,

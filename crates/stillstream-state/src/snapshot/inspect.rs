@@ -39,7 +39,8 @@ impl StateContents {
     }
 }
 
-/// Reads and verifies a whole keyed snapshot and says what is in it: which state grows, and in which key group. Blocks.
+/// Reads and verifies a whole keyed snapshot and says what is in it: which state grows, and in which key
+/// group. Blocks.
 pub fn inspect(
     handle: &KeyedStateHandle,
     store: &dyn SnapshotStore,

@@ -1,7 +1,7 @@
 //! Reading snapshots: only the sections of one's own key groups, each verified.
 //!
-//! Bytes are kept raw until their state is registered with its type. What is never registered goes into the next
-//! snapshots as it is.
+//! Bytes are kept raw until their state is registered with its type. What is never registered goes into the
+//! next snapshots as it is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -182,7 +182,8 @@ impl FrozenRun for Carried {
     }
 }
 
-/// Keyed state as read from snapshots, verified but not decoded. Made on the snapshot pool, taken over by a backend.
+/// Keyed state as read from snapshots, verified but not decoded. Made on the snapshot pool, taken over by a
+/// backend.
 #[derive(Clone, Debug, Default)]
 pub struct RestoredKeyedState {
     /// What was read, by the name of the state: a part for each snapshot that has it.
@@ -284,7 +285,8 @@ fn verify(
     }
 }
 
-/// Reads the sections of `range`, verifies them and hands out their chunks, each with its state's place in the header.
+/// Reads the sections of `range`, verifies them and hands out their chunks, each with its state's place in
+/// the header.
 pub fn for_each_chunk(
     handle: &KeyedStateHandle,
     store: &dyn SnapshotStore,

@@ -25,10 +25,11 @@ pub trait FrozenRun: Send {
     }
     /// Adds about how many bytes each key group will have.
     fn weigh(&self, weights: &mut Weights);
-    /// Cuts it at key groups: part `i` has the groups `bounds[i]..bounds[i + 1]`. Parts are written on different threads.
+    /// Cuts it at key groups: part `i` has the groups `bounds[i]..bounds[i + 1]`. Parts are written on
+    /// different threads.
     fn cut(self: Box<Self>, bounds: &[u16]) -> Vec<Box<dyn FrozenRun>>;
-    /// Writes all entries, key groups ascending, and lets go of memory on the way: what is still held, the worker must
-    /// copy before it changes it.
+    /// Writes all entries, key groups ascending, and lets go of memory on the way: what is still held, the
+    /// worker must copy before it changes it.
     fn write(self: Box<Self>, out: &mut RunWriter<'_>);
 }
 
@@ -64,7 +65,8 @@ impl Weights {
         })
     }
 
-    /// Where to cut the range into units of at least `unit` bytes, as far as groups allow, and about `most` of them at most.
+    /// Where to cut the range into units of at least `unit` bytes, as far as groups allow, and about `most`
+    /// of them at most.
     pub fn bounds(&self, unit: u64, most: usize) -> Vec<u16> {
         let total: u64 = self.weights().sum();
         let unit = unit.max(total.div_ceil(most.max(1) as u64));
@@ -101,8 +103,8 @@ impl Sizes {
         Self { states: vec![(name.into(), AtomicU64::new(0))], limit }
     }
 
-    /// Counts, and says whether the state is still within the limit. Above it nothing more is written, but counting goes
-    /// on, so that the error can tell the size.
+    /// Counts, and says whether the state is still within the limit. Above it nothing more is written, but
+    /// counting goes on, so that the error can tell the size.
     fn add(&self, state: u16, bytes: usize) -> bool {
         let bytes = bytes as u64;
         self.states[state as usize].1.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.limit
@@ -183,8 +185,8 @@ impl<'a> RunWriter<'a> {
         });
     }
 
-    /// Some entries of one group, by the function that appends them and says how many they are. Together they have less than
-    /// [`CHUNK_BYTES`].
+    /// Some entries of one group, by the function that appends them and says how many they are. Together they
+    /// have less than [`CHUNK_BYTES`].
     #[inline]
     pub fn entries(&mut self, group: KeyGroup, encode: impl FnOnce(&mut Vec<u8>) -> u32) {
         let fits = self.open.as_ref().is_some_and(|open| {
@@ -205,8 +207,8 @@ impl<'a> RunWriter<'a> {
         }
     }
 
-    /// A chunk by itself: `encode` appends what comes before and behind the namespace, which it is given, and says how many
-    /// entries there are. A chunk without entries is written too.
+    /// A chunk by itself: `encode` appends what comes before and behind the namespace, which it is given, and
+    /// says how many entries there are. A chunk without entries is written too.
     pub fn chunk(&mut self, group: KeyGroup, encode: impl FnOnce(&[u8], &mut Vec<u8>) -> u32) {
         self.flush();
         if self.error.is_none() {

@@ -1,8 +1,9 @@
 //! Units: a snapshot's entries, cut into ranges of key groups that are encoded each by itself.
 //!
-//! A unit is about 1 MiB, as estimated from a sample, or one key group. Within a group, states come in the order of the
-//! header. The runs of a unit with one group are encoded in that order and handed on block by block; where a unit has
-//! several groups, its chunks are put in order in memory, which such a unit is small enough for.
+//! A unit is about 1 MiB, as estimated from a sample, or one key group. Within a group, states come in the
+//! order of the header. The runs of a unit with one group are encoded in that order and handed on block by
+//! block; where a unit has several groups, its chunks are put in order in memory, which such a unit is small
+//! enough for.
 
 use std::fmt;
 

@@ -40,8 +40,8 @@ impl FrozenKeyedState {
 
     /// Writes the snapshot as one stream of `store`; `name` tells a person what is inside. Blocks.
     ///
-    /// Ranges of key groups are encoded on several threads and written in order; what is held in memory does not grow with
-    /// the state, one entry or a key group's share of a small table aside.
+    /// Ranges of key groups are encoded on several threads and written in order; what is held in memory does
+    /// not grow with the state, one entry or a key group's share of a small table aside.
     ///
     /// Without any state nothing is written. Fails with [`StateError::TooLarge`] when one state is above
     /// `store.max_state_size()`; then, as after a failed write, nothing is left behind.

@@ -20,7 +20,8 @@ pub enum TtlVisibility {
     /// Nothing: the default.
     #[default]
     NeverReturnExpired,
-    /// The value, once: the read removes it. Whether it is still there depends on clean-up, so on nothing that a program knows.
+    /// The value, once: the read removes it. Whether it is still there depends on clean-up, so on nothing
+    /// that a program knows.
     ReturnExpiredIfNotCleanedUp,
 }
 
@@ -36,7 +37,8 @@ pub struct CompactionCleanup {
 /// The time to live of a state (Flink's `StateTtlConfig`), in processing time.
 ///
 /// Each value, list item, map entry or accumulator lives for itself. An expired one is never read
-/// ([`NeverReturnExpired`](TtlVisibility::NeverReturnExpired)); its memory comes back when something meets it:
+/// ([`NeverReturnExpired`](TtlVisibility::NeverReturnExpired)); its memory comes back when something meets
+/// it:
 ///
 /// | | in memory | in RocksDB |
 /// |---|---|---|
@@ -53,8 +55,9 @@ pub struct CompactionCleanup {
 /// assert_eq!(day.time_to_live(), Duration::from_secs(86_400));
 /// ```
 ///
-/// It is no part of a snapshot: after a change of the program the new configuration applies to what was stored under the old
-/// one. State that was saved without a time to live gets one that begins at the restore; the reverse forgets the times.
+/// It is no part of a snapshot: after a change of the program the new configuration applies to what was
+/// stored under the old one. State that was saved without a time to live gets one that begins at the restore;
+/// the reverse forgets the times.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StateTtlConfig {
     ttl: Duration,
@@ -67,7 +70,8 @@ pub struct StateTtlConfig {
 }
 
 impl StateTtlConfig {
-    /// Entries that a sweep looks at for each access of the state, unless another number is set: Flink's default.
+    /// Entries that a sweep looks at for each access of the state, unless another number is set: Flink's
+    /// default.
     pub const SWEPT_PER_ACCESS: u32 = 5;
 
     /// State that lives so long after it was written; in whole milliseconds, at least one.
@@ -97,8 +101,9 @@ impl StateTtlConfig {
         Self { full_snapshot: leave_out, ..self }
     }
 
-    /// State in memory: after each batch, the sweep looks at so many entries for each access of the state in that batch. With
-    /// `n`, what has expired and was not swept yet is at most about `1 / (n - 1)` of the rest; at 1 it may grow.
+    /// State in memory: after each batch, the sweep looks at so many entries for each access of the state in
+    /// that batch. With `n`, what has expired and was not swept yet is at most about `1 / (n - 1)` of the
+    /// rest; at 1 it may grow.
     pub fn cleanup_incrementally(self, entries_per_access: u32) -> Self {
         Self { incremental: Some(entries_per_access), ..self }
     }
@@ -110,7 +115,8 @@ impl StateTtlConfig {
         Self { compaction: Some(cleanup), ..self }
     }
 
-    /// State in RocksDB: files older than this are compacted, so that what is never written again goes too. Zero: never.
+    /// State in RocksDB: files older than this are compacted, so that what is never written again goes too.
+    /// Zero: never.
     pub fn periodic_compaction(self, age: Duration) -> Self {
         let cleanup = CompactionCleanup { periodic: Some(age), ..self.compaction.unwrap_or_default() };
         Self { compaction: Some(cleanup), ..self }

@@ -1,4 +1,5 @@
-//! [`Rule`]: what the time to live of one state means at a moment; and the clock and the counts that go with it.
+//! [`Rule`]: what the time to live of one state means at a moment; and the clock and the counts that go with
+//! it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,7 +42,8 @@ impl fmt::Debug for StateClock {
     }
 }
 
-/// How many values, list items and map entries of a state were removed because they had expired, by what removed them.
+/// How many values, list items and map entries of a state were removed because they had expired, by what
+/// removed them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ExpiredEntries {
     /// By a read or an update that met them.
@@ -130,8 +132,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The rule of a state for this configuration: the one that it has, or a new one, to be [kept](Self::keep) when the state is
-    /// registered.
+    /// The rule of a state for this configuration: the one that it has, or a new one, to be
+    /// [kept](Self::keep) when the state is registered.
     pub fn rule(&self, name: &str, config: &StateTtlConfig) -> Result<Arc<Rule>, StateError> {
         let ttl_ms = config.checked(name)?;
         match self.by_state.get(name) {

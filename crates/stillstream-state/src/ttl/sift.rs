@@ -57,7 +57,8 @@ impl Sift {
         known.then(|| Self(Stamps::Each(key.cloned(), value.as_ref().clone())))
     }
 
-    /// What is left of a value, without what was last touched at `cutoff` or earlier. If it is a part, `rest` gets it.
+    /// What is left of a value, without what was last touched at `cutoff` or earlier. If it is a part, `rest`
+    /// gets it.
     pub fn sift(&self, value: &[u8], cutoff: i64, rest: &mut Vec<u8>) -> Result<Sifted, DecodeError> {
         match &self.0 {
             Stamps::Front => match i64::decode(&mut &value[..])? <= cutoff {

@@ -13,8 +13,8 @@ pub(super) struct ExpiringValue<V> {
     pub rule: Arc<Rule>,
 }
 
-/// A read within a function that looks at the same state finds the store held: what it would tidy up is left to the next
-/// read. Says whether it was done.
+/// A read within a function that looks at the same state finds the store held: what it would tidy up is left
+/// to the next read. Says whether it was done.
 pub(super) fn unless_in_use(result: Result<(), StateError>) -> Result<bool, StateError> {
     match result {
         Ok(()) => Ok(true),

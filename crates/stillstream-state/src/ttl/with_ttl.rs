@@ -18,8 +18,8 @@ use crate::{Data, Key, StateError};
 /// [`with_ttl`](KeyedBackend::with_ttl). Timers and windows end by themselves: they have no such form.
 ///
 /// # Errors
-/// Of each method: as the backend's method of the same name; and if the configuration makes no sense, or is not the one with
-/// which the name is registered already.
+/// Of each method: as the backend's method of the same name; and if the configuration makes no sense, or is
+/// not the one with which the name is registered already.
 pub struct WithTtl<'a, B> {
     backend: &'a mut B,
     config: &'a StateTtlConfig,

@@ -89,7 +89,8 @@ pub trait Register: Send + Sync + fmt::Debug {
     /// The newest version, whether its record is whole or not.
     fn head(&self) -> Result<Option<Version>, StorageError>;
 
-    /// Makes durable what a load may find: a write whose outcome is not known may be visible and not durable yet.
+    /// Makes durable what a load may find: a write whose outcome is not known may be visible and not durable
+    /// yet.
     fn sync(&self) -> Result<(), StorageError>;
 
     /// Writes `new` if the register is still at `expected` (`None`: if there is no register).

@@ -89,9 +89,21 @@ fn a_checkpoint_under_the_name_of_another_one_or_in_another_jobs_folder_is_refus
 fn a_place_without_a_checkpoint_says_what_to_name() {
     let place = Place::new();
     let says = |location: PathBuf| open(location).unwrap_err().to_string();
+    let kept = place.job_dir().join("chk-17").display().to_string();
+    assert!(says(place.job_dir()).contains(&kept), "a job directory: what is in it is offered");
+    assert!(says(place.job_dir().join("chk-16")).contains(&format!("kept there: `{kept}`")));
+    // all of them, the newest first
+    for number in [3, 18] {
+        let other = place.job_dir().join(format!("chk-{number}"));
+        fs::create_dir(&other).unwrap();
+        fs::copy(place.job_dir().join("chk-17/_metadata"), other.join("_metadata")).unwrap();
+    }
+    fs::create_dir(place.job_dir().join("chk-19")).unwrap();
+    let said = says(place.job_dir().join("nosuch"));
+    let at = |name: &str| said.find(name).unwrap_or_else(|| panic!("{name} in: {said}"));
     assert!(
-        says(place.job_dir()).contains("chk-17`?"),
-        "a job directory: the newest checkpoint in it is offered"
+        at("chk-18`") < at("chk-17`") && at("chk-17`") < at("chk-3`") && !said.contains("chk-19"),
+        "{said}"
     );
     assert!(says(place.dir.path().into()).contains("no `_metadata`"));
     assert!(says(place.dir.path().join("nowhere")).contains("nothing is there"));

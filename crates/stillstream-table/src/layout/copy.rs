@@ -7,8 +7,8 @@ use super::super::pool::Page;
 use super::super::shared::Shared;
 use super::{Form, Spot};
 
-/// Whether a duplicate of the bytes is as good as a clone. `Copy` cannot be asked for in generic code, so this knows the
-/// types that matter; all others are cloned one by one.
+/// Whether a duplicate of the bytes is as good as a clone. `Copy` cannot be asked for in generic code, so
+/// this knows the types that matter; all others are cloned one by one.
 #[inline(always)]
 fn is_plain<T: 'static>() -> bool {
     macro_rules! any {
@@ -29,7 +29,8 @@ impl<K: Clone + 'static, V: Clone + 'static> Form<K, V> {
     pub(crate) unsafe fn copy(from: Page, to: Page) {
         let plain_key = Self::KEY_BOXED || is_plain::<K>();
         let plain_value = Self::VALUE_BOXED || is_plain::<V>();
-        // SAFETY: bytes may be duplicated (boxes get a holder more for it), initialized or not; the pages are disjoint
+        // SAFETY: bytes may be duplicated (boxes get a holder more for it), initialized or not; the pages are
+        // disjoint
         unsafe {
             if plain_key && plain_value {
                 ptr::copy_nonoverlapping(from.start(), to.start(), Self::BUCKETS * Self::BUCKET_BYTES);

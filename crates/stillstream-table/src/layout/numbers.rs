@@ -1,8 +1,9 @@
 //! Entries of numbers, copied out of a page as they lie.
 //!
-//! A snapshot holds fixed-width numbers as they lie in the memory of a little-endian machine. To visit each entry costs a guess of the
-//! processor whether its slot is taken, wrong for every third one, and a look at the room that is left for key and value. Here every
-//! slot is copied, and a free one is overwritten by the next.
+//! A snapshot holds fixed-width numbers as they lie in the memory of a little-endian machine. To visit each
+//! entry costs a guess of the processor whether its slot is taken, wrong for every third one, and a look at
+//! the room that is left for key and value. Here every slot is copied, and a free one is overwritten by the
+//! next.
 
 use std::any::TypeId;
 
@@ -39,7 +40,8 @@ impl<K: 'static, V: 'static> Form<K, V> {
         let start = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
         // SAFETY: the caller's promise, and there is room
         let count = unsafe { Self::numbers_to(page, start) };
-        // SAFETY: each of these entries was copied from a taken slot, whose key and value have no uninitialized byte
+        // SAFETY: each of these entries was copied from a taken slot, whose key and value have no
+        // uninitialized byte
         unsafe { out.set_len(out.len() + count as usize * Self::ENTRY_BYTES) };
         count
     }
@@ -47,8 +49,8 @@ impl<K: 'static, V: 'static> Form<K, V> {
     /// Writes the binary form of all entries, in the order of the page, and says how many they are.
     ///
     /// # Safety
-    /// [`is_numbers`](Self::is_numbers), nobody writes the page meanwhile, and from `start` on there is room for one more entry than
-    /// the page has.
+    /// [`is_numbers`](Self::is_numbers), nobody writes the page meanwhile, and from `start` on there is room
+    /// for one more entry than the page has.
     #[inline(always)]
     pub(crate) unsafe fn numbers_to(page: Page, start: *mut u8) -> u32 {
         let entry = Self::ENTRY_BYTES;
@@ -56,9 +58,9 @@ impl<K: 'static, V: 'static> Form<K, V> {
         for bucket in 0..Self::BUCKETS {
             for slot in 0..Self::SLOTS {
                 let spot = Spot { bucket, slot };
-                // SAFETY: `count` is at most the page's number of entries, so one more fits. Numbers are not boxed and lie in the slot;
-                // what is copied of a free slot may be anything, uninitialized too, and is not read. Slots of the page
-                // and the room are disjoint.
+                // SAFETY: `count` is at most the page's number of entries, so one more fits. Numbers are not
+                // boxed and lie in the slot; what is copied of a free slot may be anything, uninitialized
+                // too, and is not read. Slots of the page and the room are disjoint.
                 unsafe {
                     let to = start.add(count * entry);
                     Self::slot(page, spot).copy_to_nonoverlapping(to, Self::KEY_BYTES);

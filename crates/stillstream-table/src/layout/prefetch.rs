@@ -34,10 +34,12 @@ impl<K, V> Form<K, V> {
         && LINE.is_multiple_of(Self::SLOT_BYTES)
         && Self::SLOTS_AT.is_multiple_of(Self::SLOT_BYTES);
 
-    /// Rounds that end with the slot: the bucket; the slot, if it is not part of what is loaded of the bucket.
+    /// Rounds that end with the slot: the bucket; the slot, if it is not part of what is loaded of the
+    /// bucket.
     const TO_SLOT: usize = if Self::IN_PAIR { 1 } else { 2 };
 
-    /// How many rounds of prefetching the layout wants: those to the slot, and one for the boxed value and a key's text.
+    /// How many rounds of prefetching the layout wants: those to the slot, and one for the boxed value and a
+    /// key's text.
     #[inline(always)]
     pub(crate) fn rounds() -> usize
     where

@@ -1,5 +1,5 @@
-//! The table against a plain map: random operations, with overlapping, abandoned and incremental snapshots that another
-//! thread reads while the table is written.
+//! The table against a plain map: random operations, with overlapping, abandoned and incremental snapshots
+//! that another thread reads while the table is written.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

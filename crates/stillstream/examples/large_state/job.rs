@@ -58,7 +58,8 @@ impl Size {
     }
 }
 
-/// The job: count and sum for each key, in a large value. A key's totals come out when it has come for the last time.
+/// The job: count and sum for each key, in a large value. A key's totals come out when it has come for the
+/// last time.
 pub fn run(folder: &Path, size: Size) -> Result<JobResult> {
     let mut env = StreamExecutionEnvironment::new();
     let uri = folder.join("checkpoints").display().to_string();
@@ -119,8 +120,8 @@ fn bytes_below(folder: &Path) -> u64 {
     bytes.sum()
 }
 
-/// Starts the program, kills it (`kill -9`) `kills` times after a random time of at most `life`, lets it come to its end,
-/// and checks its output.
+/// Starts the program, kills it (`kill -9`) `kills` times after a random time of at most `life`, lets it come
+/// to its end, and checks its output.
 pub fn supervise(
     start: &dyn Fn() -> Command,
     folder: &Path,

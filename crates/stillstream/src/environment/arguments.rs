@@ -28,7 +28,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// Takes a short form's key and value; what is wrong is said of the short form, as its key was not written.
+    /// Takes a short form's key and value; what is wrong is said of the short form, as its key was not
+    /// written.
     fn take(&mut self, flag: &str, key: &str, value: &str) {
         let pair = format!("{key}={value}");
         match Configuration::from_args(["-D", &pair]) {
@@ -61,7 +62,8 @@ impl Reading {
         });
     }
 
-    /// An argument that is none of the environment's: the program's, or one of the environment's with a letter wrong.
+    /// An argument that is none of the environment's: the program's, or one of the environment's with a
+    /// letter wrong.
     fn leave(&mut self, flag: &str, argument: String, own: &[Own<'_>]) {
         let known = own.iter().any(|own| own.flag() == flag);
         let is_flag = flag.starts_with('-') && flag.len() > 2 && flag.parse::<f64>().is_err();
@@ -153,13 +155,14 @@ struct Found {
 
 /// From arguments.
 impl StreamExecutionEnvironment {
-    /// An environment with the settings that the program was started with: see [`from_arguments`](Self::from_arguments) for
-    /// the arguments. Words that are no `--argument`, and all behind `--`, are left for the program, in
-    /// [`arguments`](Self::arguments). An `--argument` of the program's own has to be named, by
-    /// [`from_args_with`](Self::from_args_with): any other is an error, so that no typo is passed over.
+    /// An environment with the settings that the program was started with: see
+    /// [`from_arguments`](Self::from_arguments) for the arguments. Words that are no `--argument`, and all
+    /// behind `--`, are left for the program, in [`arguments`](Self::arguments). An `--argument` of the
+    /// program's own has to be named, by [`from_args_with`](Self::from_args_with): any other is an error, so
+    /// that no typo is passed over.
     ///
-    /// `--help` prints the arguments and ends the program. Without `--config` the file in the folder that the variable
-    /// `STILLSTREAM_CONF_DIR` names is read.
+    /// `--help` prints the arguments and ends the program. Without `--config` the file in the folder that the
+    /// variable `STILLSTREAM_CONF_DIR` names is read.
     ///
     /// # Errors
     /// All that is wrong with arguments and file.
@@ -167,8 +170,9 @@ impl StreamExecutionEnvironment {
         Self::from_args_with(&[])
     }
 
-    /// As [`from_args`](Self::from_args), for a program with arguments of its own: each with its value, and what it says.
-    /// `--help` shows them too, and any `--argument` that is neither one of these nor the environment's is an error.
+    /// As [`from_args`](Self::from_args), for a program with arguments of its own: each with its value, and
+    /// what it says. `--help` shows them too, and any `--argument` that is neither one of these nor the
+    /// environment's is an error.
     ///
     /// ```no_run
     /// use stillstream::prelude::*;
@@ -228,12 +232,14 @@ impl StreamExecutionEnvironment {
     /// | `--allow-non-restored-state` | `execution.state-recovery.ignore-unclaimed-state` |
     /// | `--start-fresh` | `stillstream.checkpoint.start-fresh` |
     ///
-    /// The first argument may be `run`, which changes nothing, or `plan`: then [`execute`](Self::execute) prints the operators with
-    /// their ids and states, with `--json` as a plan file for `stillstream restore-plan`, and ends the program without running it.
+    /// The first argument may be `run`, which changes nothing, or `plan`: then [`execute`](Self::execute)
+    /// prints the operators with their ids and states, with `--json` as a plan file for
+    /// `stillstream restore-plan`, and ends the program without running it.
     ///
-    /// `--name=value` is the same as `--name value`. All after `--` is the program's. An argument that is almost one of these
-    /// (`--paralelism`, `--checkpoint_dir`) is an error that names the one that was meant. `--help` is left to the program
-    /// here; [`from_args`](Self::from_args) prints [`help`](Self::help).
+    /// `--name=value` is the same as `--name value`. All after `--` is the program's. An argument that is
+    /// almost one of these (`--paralelism`, `--checkpoint_dir`) is an error that names the one that was
+    /// meant. `--help` is left to the program here; [`from_args`](Self::from_args) prints
+    /// [`help`](Self::help).
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -273,20 +279,17 @@ impl StreamExecutionEnvironment {
         if files.is_empty() {
             files.extend(folder);
         }
-        let mut config = Configuration::new();
-        if files.len() > 1 {
-            mistakes.push(format!("`--config` was given {} times: one file is read", files.len()));
-        } else if let Some(file) = files.first() {
-            match Configuration::load(Path::new(file)) {
-                Ok(read) => config = read,
-                Err(errors) => mistakes.extend(errors.iter().map(ToString::to_string)),
+        let file = match files.as_slice() {
+            [_, _, ..] => {
+                mistakes.push(format!("`--config` was given {} times: one file is read", files.len()));
+                None
             }
-        }
-        let pairs = pairs.into_iter().flat_map(|pair| ["-D".to_string(), pair]);
-        match Configuration::from_args(pairs) {
-            Ok((set, _)) => config.merge(set),
-            Err(errors) => mistakes.extend(errors.iter().map(ToString::to_string)),
-        }
+            files => files.first(),
+        };
+        let config = Configuration::read(file.map(Path::new), pairs).unwrap_or_else(|errors| {
+            mistakes.extend(errors.iter().map(ToString::to_string));
+            Configuration::new()
+        });
         match mistakes.as_slice() {
             [] => Ok(Found { env: Self { mode, ..Self::from_configuration(config) }, rest }),
             [one] => Err(Error::new(ErrorKind::Configuration, one.clone())),

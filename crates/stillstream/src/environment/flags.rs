@@ -1,4 +1,5 @@
-//! The table of arguments that every job takes: what each sets, what it is like, and what `--help` says of it.
+//! The table of arguments that every job takes: what each sets, what it is like, and what `--help` says of
+//! it.
 
 use stillstream_config::nearest::distance;
 use stillstream_config::{ConfigOption, options as o};
@@ -149,8 +150,8 @@ pub(super) fn find(name: &str) -> Option<&'static Flag> {
     ALL.iter().find(|flag| flag.name == name)
 }
 
-/// The argument that was probably meant: the same but for case, dashes and underscores; one of which this is the beginning;
-/// or one that is a few letters away.
+/// The argument that was probably meant: the same but for case, dashes and underscores; one of which this is
+/// the beginning; or one that is a few letters away.
 pub(super) fn nearest<'a>(written: &str, own: &[Own<'a>]) -> Option<&'a str> {
     let plain = |text: &str| text.trim_start_matches('-').to_lowercase().replace('_', "-");
     let written = plain(written);

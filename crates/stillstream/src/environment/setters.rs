@@ -19,7 +19,8 @@ fn number(n: u32) -> i32 {
 
 /// Settings of checkpoints.
 impl StreamExecutionEnvironment {
-    /// Takes a checkpoint every `interval`, 10 ms or more. Without this a job takes none and loses its state when it fails.
+    /// Takes a checkpoint every `interval`, 10 ms or more. Without this a job takes none and loses its state
+    /// when it fails.
     ///
     /// Key `execution.checkpointing.interval`.
     pub fn enable_checkpointing(&mut self, interval: Duration) -> &mut Self {
@@ -39,13 +40,15 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// Quiet time between the end of a checkpoint and the next. Default: none. Key `execution.checkpointing.min-pause`.
+    /// Quiet time between the end of a checkpoint and the next. Default: none. Key
+    /// `execution.checkpointing.min-pause`.
     pub fn set_min_pause_between_checkpoints(&mut self, pause: Duration) -> &mut Self {
         self.config.set(o::MIN_PAUSE_BETWEEN_CHECKPOINTS, pause);
         self
     }
 
-    /// How many checkpoints may be under way at once. Default: 1. Key `execution.checkpointing.max-concurrent-checkpoints`.
+    /// How many checkpoints may be under way at once. Default: 1. Key
+    /// `execution.checkpointing.max-concurrent-checkpoints`.
     pub fn set_max_concurrent_checkpoints(&mut self, checkpoints: u32) -> &mut Self {
         self.config.set(o::MAX_CONCURRENT_CHECKPOINTS, number(checkpoints));
         self
@@ -75,9 +78,10 @@ impl StreamExecutionEnvironment {
 
     /// Whether a checkpoint writes only what changed since the last completed one. Default: no.
     ///
-    /// It takes an [`FsStateBackend`](crate::FsStateBackend): in memory there are no files to share, and every snapshot is
-    /// whole. The first checkpoint after a start from another job's is whole too. What restores is the same with and without
-    /// it, at any parallelism, and it can be switched on or off between two starts.
+    /// It takes an [`FsStateBackend`](crate::FsStateBackend): in memory there are no files to share, and
+    /// every snapshot is whole. The first checkpoint after a start from another job's is whole too. What
+    /// restores is the same with and without it, at any parallelism, and it can be switched on or off between
+    /// two starts.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -88,7 +92,8 @@ impl StreamExecutionEnvironment {
     ///     .set_incremental_checkpoints(true);
     /// ```
     ///
-    /// Key `execution.checkpointing.incremental`. The rules are in `docs/design.md`, "Snapshots" and "On storage".
+    /// Key `execution.checkpointing.incremental`. The rules are in `docs/design.md`, "Snapshots" and "On
+    /// storage".
     pub fn set_incremental_checkpoints(&mut self, incremental: bool) -> &mut Self {
         self.config.set(o::INCREMENTAL_CHECKPOINTS, incremental);
         self
@@ -97,7 +102,8 @@ impl StreamExecutionEnvironment {
     /// Where state lies and where snapshots go: a [`MemoryStateBackend`](crate::MemoryStateBackend), an
     /// [`FsStateBackend`](crate::FsStateBackend) or a [`RocksDbStateBackend`](crate::RocksDbStateBackend).
     ///
-    /// Keys `state.backend.type`, `execution.checkpointing.storage` and `execution.checkpointing.dir`. Default: files if a directory is set.
+    /// Keys `state.backend.type`, `execution.checkpointing.storage` and `execution.checkpointing.dir`.
+    /// Default: files if a directory is set.
     pub fn set_state_backend(&mut self, backend: impl Into<StateBackend>) -> &mut Self {
         match backend.into() {
             StateBackend::Memory(memory) => {
@@ -142,26 +148,29 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// Starts without state although the job has checkpoints, and although it has finished or was cancelled before. Key `stillstream.checkpoint.start-fresh`.
+    /// Starts without state although the job has checkpoints, and although it has finished or was cancelled
+    /// before. Key `stillstream.checkpoint.start-fresh`.
     pub fn start_fresh(&mut self) -> &mut Self {
         self.config.set(o::START_FRESH, true);
         self
     }
 
-    /// Starts from a retained checkpoint, if the job has no checkpoints of its own. Key `execution.state-recovery.path`.
+    /// Starts from a retained checkpoint, if the job has no checkpoints of its own. Key
+    /// `execution.state-recovery.path`.
     pub fn restore_from(&mut self, path: impl Into<String>) -> &mut Self {
         self.config.set(o::RECOVERY_PATH, path.into());
         self
     }
 
-    /// Who owns the snapshot of [`restore_from`](Self::restore_from). Key `execution.state-recovery.claim-mode`.
+    /// Who owns the snapshot of [`restore_from`](Self::restore_from). Key
+    /// `execution.state-recovery.claim-mode`.
     pub fn set_claim_mode(&mut self, mode: RecoveryClaimMode) -> &mut Self {
         self.config.set(o::RECOVERY_CLAIM_MODE, mode);
         self
     }
 
-    /// Goes on from an older checkpoint of the job, although it has newer ones: output that was committed after it may appear
-    /// twice. Key `stillstream.checkpoint.fall-back-to`.
+    /// Goes on from an older checkpoint of the job, although it has newer ones: output that was committed
+    /// after it may appear twice. Key `stillstream.checkpoint.fall-back-to`.
     pub fn fall_back_to(&mut self, checkpoint: u64) -> &mut Self {
         self.config.set(o::FALL_BACK_TO, i64::try_from(checkpoint).unwrap_or(i64::MAX));
         self
@@ -184,7 +193,8 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// Key groups of each operator that does not set its own: the most that its parallelism can ever be. 1 to 32768.
+    /// Key groups of each operator that does not set its own: the most that its parallelism can ever be. 1
+    /// to 32768.
     ///
     /// Key `pipeline.max-parallelism`. Default: derived from the parallelism, at least 128.
     pub fn set_max_parallelism(&mut self, max_parallelism: u32) -> &mut Self {
@@ -192,7 +202,8 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// Records on their way between two operators, per edge and worker, above which sources wait. Default: 65536.
+    /// Records on their way between two operators, per edge and worker, above which sources wait.
+    /// Default: 65536.
     ///
     /// Key `stillstream.flow.records-in-flight`.
     pub fn set_records_in_flight(&mut self, records: u32) -> &mut Self {
@@ -200,8 +211,8 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// Bytes on their way between two operators, per edge and worker, above which sources wait; the size of a record is measured
-    /// on some of them. Default: 32 MiB.
+    /// Bytes on their way between two operators, per edge and worker, above which sources wait; the size of a
+    /// record is measured on some of them. Default: 32 MiB.
     ///
     /// Key `stillstream.flow.bytes-in-flight`.
     pub fn set_bytes_in_flight(&mut self, bytes: u64) -> &mut Self {
@@ -209,10 +220,12 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// How long a record may wait for others that are sent with it, on each way between two tasks. Default: 100 ms.
+    /// How long a record may wait for others that are sent with it, on each way between two tasks. Default:
+    /// 100 ms.
     ///
-    /// A worker that has nothing else to do sends at once. The time matters where an operator is slow: it then works in small
-    /// pieces, and sends after each eighth of this time. Zero sends each record by itself, which costs throughput.
+    /// A worker that has nothing else to do sends at once. The time matters where an operator is slow: it
+    /// then works in small pieces, and sends after each eighth of this time. Zero sends each record by
+    /// itself, which costs throughput.
     ///
     /// Key `execution.buffer-timeout.interval`.
     pub fn set_buffer_timeout(&mut self, timeout: Duration) -> &mut Self {
@@ -230,8 +243,9 @@ impl StreamExecutionEnvironment {
 
     /// How often generators of watermarks are asked for one; zero: never. Default: 200 ms.
     ///
-    /// It is for generators of one's own ([`WatermarkGenerator::on_periodic`](crate::WatermarkGenerator::on_periodic)). The strategies
-    /// that are built in say after each batch how far event time is, and only if this is set at its interval instead.
+    /// It is for generators of one's own
+    /// ([`WatermarkGenerator::on_periodic`](crate::WatermarkGenerator::on_periodic)). The strategies that are
+    /// built in say after each batch how far event time is, and only if this is set at its interval instead.
     ///
     /// Key `pipeline.auto-watermark-interval`.
     pub fn set_auto_watermark_interval(&mut self, interval: Duration) -> &mut Self {
@@ -239,9 +253,9 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// What becomes of timers of processing time that are still set when a bounded input ends: dropped, fired at once, or awaited.
-    /// Default: dropped, as in Flink. While they are awaited the job goes on and takes checkpoints; a function that sets a new
-    /// timer each time one fires never ends.
+    /// What becomes of timers of processing time that are still set when a bounded input ends: dropped, fired
+    /// at once, or awaited. Default: dropped, as in Flink. While they are awaited the job goes on and takes
+    /// checkpoints; a function that sets a new timer each time one fires never ends.
     ///
     /// Key `stillstream.timers.at-end-of-input`.
     pub fn set_pending_timers(&mut self, pending: PendingTimers) -> &mut Self {
@@ -249,7 +263,8 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// How long a subtask may take to stop; zero: for ever. Default: 3 minutes. Key `task.cancellation.timeout`.
+    /// How long a subtask may take to stop; zero: for ever. Default: 3 minutes. Key
+    /// `task.cancellation.timeout`.
     pub fn set_cancellation_timeout(&mut self, timeout: Duration) -> &mut Self {
         self.config.set(o::CANCELLATION_TIMEOUT, timeout);
         self
@@ -261,8 +276,9 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// Lets jobs of this process be watched and driven by REST, on a loopback address: `stillstream list`, `stop`, `cancel` and the
-    /// like find them there. [`JobClient::rest_address`](crate::JobClient::rest_address) and the log say where. Default: if the
+    /// Lets jobs of this process be watched and driven by REST, on a loopback address: `stillstream list`,
+    /// `stop`, `cancel` and the like find them there.
+    /// [`JobClient::rest_address`](crate::JobClient::rest_address) and the log say where. Default: if the
     /// program reads its arguments by [`from_args`](Self::from_args), or a `rest.` key is set.
     ///
     /// Key `stillstream.rest.enabled`; `rest.bind-port` and `rest.bind-address` say where it listens.
@@ -316,12 +332,11 @@ mod tests {
                 .disable_operator_chaining()
                 .set_progress(ProgressMode::Never);
         });
-        assert!(settings.incremental_checkpoints);
         let checkpoint = format!("{:?}", settings.checkpoint);
         assert_eq!(
             checkpoint,
             "CheckpointConfig { interval: Some(1s), mode: AtLeastOnce, timeout: 2s, min_pause: 3s, max_concurrent: 4, \
-             tolerable_failed_checkpoints: 5, num_retained: 6, retention: RetainOnCancellation }"
+             tolerable_failed_checkpoints: 5, num_retained: 6, retention: RetainOnCancellation, incremental: true }"
         );
         assert_eq!(format!("{:?}", settings.restart), "Some(FixedDelay { attempts: 2147483647, delay: 7s })");
         assert!(settings.start_fresh && settings.allow_non_restored_state && !settings.chaining);

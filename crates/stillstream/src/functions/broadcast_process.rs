@@ -133,4 +133,13 @@ pub trait BroadcastProcess: Sized + 'static {
         let _ = (at, ctx);
         Ok(())
     }
+
+    /// Called once when all input is through and the last checkpoint is complete. A function whose job fails or is cancelled is only
+    /// dropped, so what must happen in any case belongs into `Drop`.
+    ///
+    /// # Errors
+    /// As [`process`](Self::process).
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
 }

@@ -82,4 +82,13 @@ pub trait CoProcess: Sized + 'static {
         let _ = (at, ctx);
         Ok(())
     }
+
+    /// Called once when all input is through and the last checkpoint is complete. A function whose job fails or is cancelled is only
+    /// dropped, so what must happen in any case belongs into `Drop`.
+    ///
+    /// # Errors
+    /// As [`process1`](Self::process1).
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
 }

@@ -154,7 +154,8 @@ impl<K: Key> TimerAccess<'_, K> {
         self.event.set(self.timer(at)).map_err(StateError::into_error)
     }
 
-    /// Calls `on_timer` when the clock reaches `at`; at once after a restore if that moment has passed meanwhile.
+    /// Calls `on_timer` when the clock reaches `at`; at once after a restore if that moment has passed
+    /// meanwhile.
     pub fn on_processing_time(&self, at: Timestamp) -> Result<()> {
         self.processing.set(self.timer(at)).map_err(StateError::into_error)
     }

@@ -14,8 +14,8 @@ use super::KeyedStates;
 /// Makes keyed states whose values are gone some time after the last touch; see [`KeyedStates::with_ttl`].
 ///
 /// # Errors
-/// Of each method: as the method of the same name of [`KeyedStates`]; and if the configuration makes no sense, or differs from
-/// the one with which the name was registered before.
+/// Of each method: as the method of the same name of [`KeyedStates`]; and if the configuration makes no
+/// sense, or differs from the one with which the name was registered before.
 pub struct ExpiringStates<'a, K: Key>(WithTtl<'a, KeyedStateBackend<K>>);
 
 impl<K: Key> fmt::Debug for ExpiringStates<'_, K> {
@@ -27,9 +27,10 @@ impl<K: Key> fmt::Debug for ExpiringStates<'_, K> {
 impl<K: Key> KeyedStates<K> {
     /// Makes states with a time to live: what nobody has touched for that long, by processing time, is gone.
     ///
-    /// An expired value is never read, unless [its visibility](StateTtlConfig::visibility) is set so. Its memory comes back a
-    /// little later: [`StateTtlConfig`] says who cleans up when. How many entries of each state have gone is counted in
-    /// [`JobResult::counters`](crate::JobResult::counters), as `<operator>.<state>.expired`.
+    /// An expired value is never read, unless [its visibility](StateTtlConfig::visibility) is set so. Its
+    /// memory comes back a little later: [`StateTtlConfig`] says who cleans up when. How many entries of each
+    /// state have gone is counted in [`JobResult::counters`](crate::JobResult::counters), as
+    /// `<operator>.<state>.expired`.
     ///
     /// ```
     /// use stillstream::prelude::*;

@@ -9,16 +9,18 @@ use stillstream_state::{
 };
 use stillstream_types::Result;
 
-/// Makes the keyed states of a function. Each has a name of its own, under which it is found again after a restart.
+use super::RuntimeContext;
+
+/// Makes the keyed states of a function. Each has a name of its own, under which it is found again after a
+/// restart.
 pub struct KeyedStates<K: Key> {
     pub(crate) backend: KeyedStateBackend<K>,
-    pub(crate) subtask: u32,
-    pub(crate) parallelism: u32,
+    pub(crate) runtime: RuntimeContext,
 }
 
 impl<K: Key> fmt::Debug for KeyedStates<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyedStates(subtask {} of {})", self.subtask, self.parallelism)
+        write!(f, "KeyedStates(subtask {} of {})", self.subtask(), self.parallelism())
     }
 }
 
@@ -26,7 +28,8 @@ impl<K: Key> KeyedStates<K> {
     /// One value for each key.
     ///
     /// # Errors
-    /// If the name is taken by a state of another kind or type, or if what was restored under it cannot be read as `V`.
+    /// If the name is taken by a state of another kind or type, or if what was restored under it cannot be
+    /// read as `V`.
     pub fn value<V: Data>(&mut self, name: &str) -> Result<ValueState<V>> {
         self.backend.value(name).map_err(StateError::into_error)
     }
@@ -71,19 +74,24 @@ impl<K: Key> KeyedStates<K> {
         self.backend.aggregating(name, aggregate).map_err(StateError::into_error)
     }
 
+    /// Where the function runs, and counters of its own.
+    pub fn runtime(&self) -> &RuntimeContext {
+        &self.runtime
+    }
+
     /// Which parallel instance this is, from 0.
     pub fn subtask(&self) -> u32 {
-        self.subtask
+        self.runtime.subtask()
     }
 
     /// How many parallel instances there are.
     pub fn parallelism(&self) -> u32 {
-        self.parallelism
+        self.runtime.parallelism()
     }
 }
 
-/// Makes the broadcast states of a function: the same in every subtask, since every subtask gets every record that
-/// changes them.
+/// Makes the broadcast states of a function: the same in every subtask, since every subtask gets every record
+/// that changes them.
 pub struct BroadcastStates<'a> {
     pub(crate) backend: &'a mut OperatorStateBackend,
 }
@@ -98,7 +106,8 @@ impl BroadcastStates<'_> {
     /// A map that every subtask has a copy of.
     ///
     /// # Errors
-    /// If the name is taken by a state of another kind or type, or if what was restored under it cannot be read.
+    /// If the name is taken by a state of another kind or type, or if what was restored under it cannot be
+    /// read.
     pub fn map<K: Key, V: Data>(&mut self, name: &str) -> Result<BroadcastState<K, V>> {
         self.backend.broadcast(name).map_err(StateError::into_error)
     }

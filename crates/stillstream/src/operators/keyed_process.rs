@@ -1,4 +1,5 @@
-//! The operator under [`KeyedProcess`], [`CoProcess`] and [`BroadcastProcess`]: records, timers, state, snapshots.
+//! The operator under [`KeyedProcess`], [`CoProcess`] and [`BroadcastProcess`]: records, timers, state,
+//! snapshots.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use super::keyed_state::{checkpoint_notices, freeze, open_keyed, open_operator_s
 use crate::collector::Collector;
 use crate::functions::{
     BroadcastContext, BroadcastProcess, BroadcastStates, CoProcess, KeyedContext, KeyedProcess, KeyedStates,
+    RuntimeContext,
 };
 use crate::side_output::{SideCollectors, Sides};
 
@@ -35,6 +37,23 @@ pub(crate) trait Logic: 'static {
         call: &mut Call<'_, Self::Key, Self::Out>,
     ) -> Result<()>;
     fn timer(&mut self, at: Timestamp, context: &mut KeyedContext<'_, Self::Key, Self::Out>) -> Result<()>;
+    /// Called once, before any record: for what keeps operator state of its own.
+    fn opened(&mut self, context: &OpenContext, operator: &mut OperatorStateBackend) -> Result<()> {
+        let _ = (context, operator);
+        Ok(())
+    }
+    /// Event time has reached `watermark`; its timers have not fired yet.
+    fn watermark(&mut self, watermark: Timestamp) {
+        let _ = watermark;
+    }
+    /// Brings operator state up to date for a snapshot.
+    fn save(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Called once, when all input is through.
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What every call of one batch shares.
@@ -76,7 +95,7 @@ impl<K: Key, O: Data> Call<'_, K, O> {
     }
 
     /// Calls `f` for each record of a keyed batch.
-    fn each<T: Data, S: KeySelector<T, Key = K>>(
+    pub fn each<T: Data, S: KeySelector<T, Key = K>>(
         &mut self,
         batch: AnyBatch,
         selector: &S,
@@ -87,7 +106,8 @@ impl<K: Key, O: Data> Call<'_, K, O> {
             return Err(Error::new(ErrorKind::Plan, "a keyed operator got records without key hashes"));
         }
         let backend = self.backend;
-        // where the key is a part of the record, which the function takes, it is copied into memory that is used again
+        // where the key is a part of the record, which the function takes, it is copied into memory that is
+        // used again
         let mut place = None;
         for (i, record) in values.into_iter().enumerate() {
             backend.prefetch(&hashes, i);
@@ -98,7 +118,8 @@ impl<K: Key, O: Data> Call<'_, K, O> {
     }
 }
 
-type MakeLogic<L> =
+/// Makes what is special of one parallel instance.
+pub(crate) type MakeLogic<L> =
     Arc<dyn Fn(&mut KeyedStates<<L as Logic>::Key>, &mut OperatorStateBackend) -> Result<L> + Send + Sync>;
 
 /// What exists once the operator is open.
@@ -118,7 +139,7 @@ struct Opened<L: Logic> {
 pub(crate) struct KeyedOperator<L: Logic> {
     make: MakeLogic<L>,
     sides: Sides,
-    uses_broadcasts: bool,
+    uses_operator_state: bool,
     opened: Option<Opened<L>>,
     out: Collector<L::Out>,
     watermark: Timestamp,
@@ -132,11 +153,11 @@ pub(crate) struct KeyedOperator<L: Logic> {
 }
 
 impl<L: Logic> KeyedOperator<L> {
-    pub fn new(make: MakeLogic<L>, sides: Sides, uses_broadcasts: bool) -> Self {
+    pub fn new(make: MakeLogic<L>, sides: Sides, uses_operator_state: bool) -> Self {
         Self {
             make,
             sides,
-            uses_broadcasts,
+            uses_operator_state,
             opened: None,
             out: Collector::default(),
             watermark: Timestamp::MIN,
@@ -162,7 +183,8 @@ impl<L: Logic> KeyedOperator<L> {
         Ok(())
     }
 
-    /// Fires a slice of the timers of processing time that were set when the input ended; says whether there are more.
+    /// Fires a slice of the timers of processing time that were set when the input ended; says whether there
+    /// are more.
     fn fire_last(&mut self, out: &mut Output) -> Result<bool> {
         let room = out.room().min(SLICE);
         let mut last = match self.last_timers.take() {
@@ -235,15 +257,15 @@ impl<L: Logic> KeyedOperator<L> {
 impl<L: Logic> Operator for KeyedOperator<L> {
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
         let backend = open_keyed::<L::Key>(context)?;
-        let mut states =
-            KeyedStates { backend, subtask: context.subtask.0, parallelism: context.parallelism };
+        let mut states = KeyedStates { backend, runtime: RuntimeContext::of(context) };
         let mut broadcasts = open_operator_state(context)?;
         let timers = |states: &mut KeyedStates<L::Key>, name, domain| {
             states.backend.timers::<()>(name, domain).map_err(StateError::into_error)
         };
         let event_timers = timers(&mut states, "_timers-event", TimeDomain::EventTime)?;
         let processing_timers = timers(&mut states, "_timers-processing", TimeDomain::ProcessingTime)?;
-        let logic = (self.make)(&mut states, &mut broadcasts)?;
+        let mut logic = (self.make)(&mut states, &mut broadcasts)?;
+        logic.opened(context, &mut broadcasts)?;
         self.pending_timers = context.pending_timers;
         self.opened = Some(Opened {
             logic,
@@ -267,6 +289,9 @@ impl<L: Logic> Operator for KeyedOperator<L> {
     fn watermark(&mut self, watermark: Timestamp, _: &mut Output) -> Result<()> {
         self.watermark = watermark;
         self.due = Some(watermark);
+        if let Some(opened) = &mut self.opened {
+            opened.logic.watermark(watermark);
+        }
         Ok(())
     }
 
@@ -310,17 +335,19 @@ impl<L: Logic> Operator for KeyedOperator<L> {
         if let Some(expiry) = &mut opened.expiry {
             expiry.sweep(&opened.states.backend);
         }
-        let broadcasts = self.uses_broadcasts.then_some(&opened.broadcasts);
+        opened.logic.save()?;
+        let broadcasts = self.uses_operator_state.then_some(&opened.broadcasts);
         freeze(&mut opened.states.backend, broadcasts, &opened.name, id, form).map(Some)
     }
 
     checkpoint_notices!(opened => states.backend);
 
     fn finish(&mut self) -> Result<()> {
-        if let Some(Opened { expiry: Some(expiry), states, .. }) = &mut self.opened {
+        let Some(Opened { expiry, states, logic, .. }) = &mut self.opened else { return Ok(()) };
+        if let Some(expiry) = expiry {
             expiry.sweep(&states.backend);
         }
-        Ok(())
+        logic.close()
     }
 }
 
@@ -352,6 +379,10 @@ impl<F: KeyedProcess, S: KeySelector<F::In, Key = F::Key>> Logic for OneInput<F,
 
     fn timer(&mut self, at: Timestamp, context: &mut KeyedContext<'_, F::Key, F::Out>) -> Result<()> {
         self.function.on_timer(at, context)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.function.close()
     }
 }
 
@@ -404,6 +435,10 @@ where
     fn timer(&mut self, at: Timestamp, context: &mut KeyedContext<'_, F::Key, F::Out>) -> Result<()> {
         self.function.on_timer(at, context)
     }
+
+    fn close(&mut self) -> Result<()> {
+        self.function.close()
+    }
 }
 
 /// Makes a [`BroadcastProcess`].
@@ -448,5 +483,9 @@ impl<F: BroadcastProcess, S: KeySelector<F::In, Key = F::Key>> Logic for WithBro
 
     fn timer(&mut self, at: Timestamp, context: &mut KeyedContext<'_, F::Key, F::Out>) -> Result<()> {
         self.function.on_timer(at, context)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.function.close()
     }
 }

@@ -1,4 +1,5 @@
-//! The state of one parallel instance of a keyed operator: restored when it is opened, frozen at each barrier.
+//! The state of one parallel instance of a keyed operator: restored when it is opened, frozen at each
+//! barrier.
 
 use std::fmt;
 
@@ -57,8 +58,8 @@ pub(crate) fn open_operator_state(context: &OpenContext) -> Result<OperatorState
     Ok(backend)
 }
 
-/// What an operator does when it hears how a checkpoint has ended: it tells its keyed backend, which is found like this in what
-/// the operator has opened.
+/// What an operator does when it hears how a checkpoint has ended: it tells its keyed backend, which is found
+/// like this in what the operator has opened.
 macro_rules! checkpoint_notices {
     ($opened:ident => $($backend:tt)+) => {
         fn checkpoint_complete(&mut self, id: CheckpointId) -> Result<()> {

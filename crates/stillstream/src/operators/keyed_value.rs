@@ -40,22 +40,33 @@ struct Opened<K: Key, V: Data> {
     name: Arc<str>,
 }
 
-pub(crate) struct KeyedValueOperator<T, S: KeySelector<T>, V: Data, U, F> {
+/// Makes the records that go on of what the steps of a batch made, or finds the first error among it.
+pub(crate) type Settle<U, R> = fn(Vec<U>) -> Result<Vec<R>>;
+
+/// `F` makes a `U` of each record, and `R` goes on.
+pub(crate) struct KeyedValueOperator<T, S: KeySelector<T>, V: Data, U, R, F> {
     state: Arc<str>,
     selector: Arc<S>,
     step: Arc<F>,
+    settle: Settle<U, R>,
     opened: Option<Opened<S::Key, V>>,
     types: PhantomData<fn(T) -> U>,
 }
 
-impl<T, S: KeySelector<T>, V: Data, U, F> KeyedValueOperator<T, S, V, U, F> {
-    pub fn new(state: Arc<str>, selector: Arc<S>, step: Arc<F>) -> Self {
-        Self { state, selector, step, opened: None, types: PhantomData }
+impl<T, S: KeySelector<T>, V: Data, U, R, F> KeyedValueOperator<T, S, V, U, R, F> {
+    pub fn new(state: Arc<str>, selector: Arc<S>, step: Arc<F>, settle: Settle<U, R>) -> Self {
+        Self { state, selector, step, settle, opened: None, types: PhantomData }
     }
 }
 
-impl<T: Data, S: KeySelector<T>, V: Data, U: Data, F: Step<T, V, U>> Operator
-    for KeyedValueOperator<T, S, V, U, F>
+impl<T, S, V, U, R, F> Operator for KeyedValueOperator<T, S, V, U, R, F>
+where
+    T: Data,
+    S: KeySelector<T>,
+    V: Data,
+    U: 'static,
+    R: Data,
+    F: Step<T, V, U>,
 {
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
         let mut backend = open_keyed::<S::Key>(context)?;
@@ -94,12 +105,13 @@ impl<T: Data, S: KeySelector<T>, V: Data, U: Data, F: Step<T, V, U>> Operator
                 }
             };
             let updated = opened.value.update_batch(&hashes, &keys, || step.init(), each);
-            // SAFETY: the first `done` places of the room, which begins behind the empty vector's end, have been written
+            // SAFETY: the first `done` places of the room, which begins behind the empty vector's end, have
+            // been written
             unsafe { results.set_len(done) };
             updated
         };
         updated.map_err(StateError::into_error)?;
-        out.batch(Batch::timed(results, times));
+        out.batch(Batch::timed((self.settle)(results)?, times));
         Ok(())
     }
 

@@ -128,3 +128,48 @@ where
         Ok(())
     }
 }
+
+/// Any number of records for each of either stream.
+pub(crate) struct CoFlatMap<T, U, R, F1, F2> {
+    first: F1,
+    second: F2,
+    out: Collector<R>,
+    types: PhantomData<fn(T, U)>,
+}
+
+impl<T, U, R, F1, F2> CoFlatMap<T, U, R, F1, F2> {
+    pub fn new(first: F1, second: F2) -> Self {
+        Self { first, second, out: Collector::default(), types: PhantomData }
+    }
+}
+
+fn each<T: Data, R: Data>(
+    batch: AnyBatch,
+    collector: &mut Collector<R>,
+    f: impl Fn(T, &mut Collector<R>),
+) -> Result<()> {
+    let Batch { values, times, .. } = batch.take::<T>()?;
+    for (i, value) in values.into_iter().enumerate() {
+        collector.set_time(times.get(i).copied());
+        f(value, collector);
+    }
+    Ok(())
+}
+
+impl<T, U, R, F1, F2> Operator for CoFlatMap<T, U, R, F1, F2>
+where
+    T: Data,
+    U: Data,
+    R: Data,
+    F1: Fn(T, &mut Collector<R>) + 'static,
+    F2: Fn(U, &mut Collector<R>) + 'static,
+{
+    fn process(&mut self, port: usize, batch: AnyBatch, out: &mut Output) -> Result<()> {
+        match port {
+            0 => each(batch, &mut self.out, &self.first)?,
+            _ => each(batch, &mut self.out, &self.second)?,
+        }
+        self.out.flush(out);
+        Ok(())
+    }
+}

@@ -18,7 +18,8 @@ enum What {
     Processing,
     /// Deletes those of both.
     Delete,
-    /// Sets one of event time, this long before 1970, that sets the next one at half of that, until there is none.
+    /// Sets one of event time, this long before 1970, that sets the next one at half of that, until there is
+    /// none.
     Chain,
 }
 

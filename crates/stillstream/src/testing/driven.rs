@@ -1,13 +1,14 @@
 //! [`Driven`]: the subtasks of one operator, taken out of a plan and run by hand.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use stillstream_runtime::clock::{Clock, ManualClock};
 use stillstream_runtime::exchange::Splitter;
 use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::plan::{Exchange, Node, NodeBody};
+use stillstream_runtime::waker::Waker;
 use stillstream_runtime::{AnyBatch, Emission, OpenContext, Operator, Output};
 use stillstream_state::{Data, MemorySnapshotStore};
 use stillstream_types::{
@@ -39,6 +40,33 @@ struct Subtask {
     out: Output,
 }
 
+/// Says that an operator has asked to be scheduled.
+#[derive(Clone, Default)]
+struct Woken(Arc<(Mutex<bool>, Condvar)>);
+
+/// So long a driver waits for what happens outside of it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Woken {
+    fn waker(&self) -> Waker {
+        let (woken, condition) = (self.0.clone(), self.0.clone());
+        Waker::by_hand(move || {
+            *woken.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            condition.1.notify_all();
+        })
+    }
+
+    /// Waits until an operator asks; `false`: none has in a long time.
+    fn wait(&self) -> bool {
+        let (woken, condition) = &*self.0;
+        let woken = woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = condition.wait_timeout_while(woken, PATIENCE, |woken| !*woken);
+        let (mut woken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        *woken = false;
+        !waited.timed_out()
+    }
+}
+
 pub(super) struct Driven<R> {
     /// Or what is wrong with it.
     planned: Result<Planned, String>,
@@ -53,6 +81,7 @@ pub(super) struct Driven<R> {
     main: Vec<(R, Option<Timestamp>)>,
     side: Vec<(u32, AnyBatch)>,
     checkpoints: u64,
+    woken: Woken,
     /// Another backend than the one in memory.
     #[cfg(all(test, feature = "rocksdb"))]
     pub backend: Option<stillstream_runtime::backends::StateBackends>,
@@ -102,6 +131,7 @@ impl<R: Data> Driven<R> {
             main: Vec::new(),
             side: Vec::new(),
             checkpoints: 0,
+            woken: Woken::default(),
             #[cfg(all(test, feature = "rocksdb"))]
             backend: None,
         }
@@ -137,9 +167,15 @@ impl<R: Data> Driven<R> {
             .inputs
             .iter()
             .map(|input| match &input.exchange {
-                Exchange::Key(splitter) => Deal::Split(splitter(groups, parallelism)),
+                Exchange::Key(splitter) | Exchange::Partition(splitter) => {
+                    Deal::Split(splitter(groups, parallelism))
+                }
                 Exchange::Broadcast => Deal::ToAll,
-                Exchange::Forward | Exchange::Rebalance => Deal::ToFirst,
+                Exchange::Forward
+                | Exchange::ForwardOnly
+                | Exchange::Rebalance
+                | Exchange::Rescale
+                | Exchange::Global => Deal::ToFirst,
             })
             .collect();
         let restored = self.restored.take();
@@ -149,6 +185,7 @@ impl<R: Data> Driven<R> {
                 OpenContext::by_hand(&node.name, subtask, parallelism, groups, store, self.clock.clone());
             context.counters = self.counters.clone();
             context.pending_timers = self.pending_timers;
+            context.waker = self.woken.waker();
             context.restored =
                 restored.as_ref().map(|old| deal_out(&old.0, subtask as usize, parallelism as usize));
             context.restored_checkpoint = restored.as_ref().map(|_| CheckpointId(self.checkpoints));
@@ -201,6 +238,7 @@ impl<R: Data> Driven<R> {
             Deal::ToFirst => parts.push((0, batch)),
         }
         for (target, part) in parts {
+            self.until_ready(target)?;
             let Subtask { operator, out } = &mut self.subtasks[target];
             operator.process(port, part, out)?;
             self.settle(target)?;
@@ -208,9 +246,43 @@ impl<R: Data> Driven<R> {
         Ok(())
     }
 
+    /// Waits until a subtask takes what comes next.
+    fn until_ready(&mut self, subtask: usize) -> Result<()> {
+        loop {
+            let Subtask { operator, out } = &mut self.subtasks[subtask];
+            let ready = operator.ready(out)?;
+            self.settle(subtask)?;
+            if ready {
+                return Ok(());
+            }
+            self.wait()?;
+        }
+    }
+
+    fn wait(&self) -> Result<()> {
+        let late = || {
+            let message = format!("the operator waits, and nothing has woken it for {PATIENCE:?}");
+            Error::new(ErrorKind::Timeout, message)
+        };
+        self.woken.wait().then_some(()).ok_or_else(late)
+    }
+
+    /// Waits for what the operator has asked for elsewhere, until this many records have come out and not been taken.
+    pub fn await_output(&mut self, records: usize) -> Result<()> {
+        self.open()?;
+        loop {
+            (0..self.subtasks.len()).try_for_each(|subtask| self.settle(subtask))?;
+            if self.main.len() >= records {
+                return Ok(());
+            }
+            self.wait()?;
+        }
+    }
+
     pub fn watermark(&mut self, watermark: Timestamp) -> Result<()> {
         self.open()?;
         for subtask in 0..self.subtasks.len() {
+            self.until_ready(subtask)?;
             let Subtask { operator, out } = &mut self.subtasks[subtask];
             operator.watermark(watermark, out)?;
             self.settle(subtask)?;
@@ -230,8 +302,11 @@ impl<R: Data> Driven<R> {
                 let now = self.clock.now_ms();
                 let Subtask { operator, out } = &mut self.subtasks[subtask];
                 let Some(next) = operator.end_of_input(now, out)? else { break };
-                if next > now {
-                    self.clock.set_ms(next);
+                match next {
+                    // it waits for something outside
+                    i64::MAX => self.wait()?,
+                    next if next > now => self.clock.set_ms(next),
+                    _ => {}
                 }
                 self.settle(subtask)?;
             }

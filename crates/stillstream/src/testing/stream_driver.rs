@@ -16,8 +16,8 @@ use crate::side_output::OutputTag;
 
 /// Drives one transformation of a stream, such as a window: a closure that makes it is all it needs.
 ///
-/// It runs the operator that a job runs, with an event time and a clock that only the test moves. Records come out in the
-/// order in which they were emitted.
+/// It runs the operator that a job runs, with an event time and a clock that only the test moves. Records
+/// come out in the order in which they were emitted.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -62,7 +62,8 @@ impl<T, R> fmt::Debug for StreamDriver<T, R> {
 /// The methods that every driver has.
 macro_rules! driver_methods {
     () => {
-        /// Runs this many subtasks, over which records are dealt out as the operator asks for. Before the first record.
+        /// Runs this many subtasks, over which records are dealt out as the operator asks for. Before the
+        /// first record.
         pub fn parallelism(mut self, parallelism: u32) -> Self {
             self.driven.set_parallelism(parallelism);
             self
@@ -88,15 +89,15 @@ macro_rules! driver_methods {
             self.driven.watermark(watermark)
         }
 
-        /// What becomes of timers of processing time that are set when the input ends; they are dropped if this is not called.
-        /// Before the first record.
+        /// What becomes of timers of processing time that are set when the input ends; they are dropped if
+        /// this is not called. Before the first record.
         pub fn pending_timers(mut self, pending: PendingTimers) -> Self {
             self.driven.set_pending_timers(pending);
             self
         }
 
-        /// Ends the input: the watermark becomes [`Timestamp::MAX`], and all event timers fire. Before that the clock moves on to
-        /// timers of processing time that are to be awaited.
+        /// Ends the input: the watermark becomes [`Timestamp::MAX`], and all event timers fire. Before that
+        /// the clock moves on to timers of processing time that are to be awaited.
         ///
         /// # Errors
         /// The function's own.
@@ -110,6 +111,15 @@ macro_rules! driver_methods {
         /// The function's own.
         pub fn advance_clock(&mut self, by: Duration) -> Result<()> {
             self.driven.advance_clock(by)
+        }
+
+        /// Waits for an operator that [asks elsewhere](DataStream::async_map), until this many records have come out and
+        /// were not taken.
+        ///
+        /// # Errors
+        /// The function's own, and if nothing happens in half a minute.
+        pub fn await_output(&mut self, records: usize) -> Result<()> {
+            self.driven.await_output(records)
         }
 
         /// Takes what was emitted so far.
@@ -206,7 +216,8 @@ impl<T: Data, R: Data> StreamDriver<T, R> {
 ///     }
 /// }
 ///
-/// let mut driver = ConnectedDriver::new(|orders: &DataStream<(u32, String)>, prices: &DataStream<(u32, u64)>| {
+/// type Orders = DataStream<(u32, String)>;
+/// let mut driver = ConnectedDriver::new(|orders: &Orders, prices: &DataStream<(u32, u64)>| {
 ///     orders.connect(prices).key_by(|order| order.0, |price| price.0).process::<Price>()
 /// });
 /// driver.record2((1, 10))?;

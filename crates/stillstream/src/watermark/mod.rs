@@ -1,7 +1,8 @@
 //! Watermarks: how far event time has come, as told from the records.
 //!
 //! A [`WatermarkStrategy`] says which event time a record has and how much later than others it may come.
-//! [`DataStream::watermarks`] applies it, wherever it stands: on a source, after a map, a `key_by`, a union, on a side output.
+//! [`DataStream::watermarks`] applies it, wherever it stands: on a source, after a map, a `key_by`, a union,
+//! on a side output.
 
 mod generator;
 mod operator;
@@ -50,7 +51,8 @@ impl<T> Clone for Source<T> {
     }
 }
 
-/// Which event time records have, and how far event time has come after each of them (Flink's `WatermarkStrategy`).
+/// Which event time records have, and how far event time has come after each of them (Flink's
+/// `WatermarkStrategy`).
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -118,8 +120,8 @@ impl<T: 'static> WatermarkStrategy<T> {
         Self::bounded_out_of_orderness(Duration::ZERO)
     }
 
-    /// A record comes at most `delay` after another one with a later event time: the watermark is the largest event time so
-    /// far, less `delay` and 1 ms. Records that come later still are late.
+    /// A record comes at most `delay` after another one with a later event time: the watermark is the largest
+    /// event time so far, less `delay` and 1 ms. Records that come later still are late.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -130,8 +132,8 @@ impl<T: 'static> WatermarkStrategy<T> {
         Self::of(Source::Largest(millis_of(delay)))
     }
 
-    /// A record may say how far event time is: the watermark that `f` makes of it stands directly behind the record. `f` gets the
-    /// record and its event time.
+    /// A record may say how far event time is: the watermark that `f` makes of it stands directly behind the
+    /// record. `f` gets the record and its event time.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -145,7 +147,8 @@ impl<T: 'static> WatermarkStrategy<T> {
         Self::generator(move || generator::Punctuated(f.clone()))
     }
 
-    /// Watermarks by a generator of one's own; `make` makes one for each split of a source, or for each subtask.
+    /// Watermarks by a generator of one's own; `make` makes one for each split of a source, or for each
+    /// subtask.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -163,7 +166,8 @@ impl<T: 'static> WatermarkStrategy<T> {
     ///     }
     /// }
     ///
-    /// let strategy = WatermarkStrategy::generator(Steps::default).timestamp(|at| Timestamp::from_millis(*at));
+    /// let strategy = WatermarkStrategy::generator(Steps::default)
+    ///     .timestamp(|at| Timestamp::from_millis(*at));
     /// # let _ = strategy;
     /// ```
     pub fn generator<G: WatermarkGenerator<T>>(make: impl Fn() -> G + Send + Sync + 'static) -> Self {
@@ -201,8 +205,9 @@ impl<T: 'static> WatermarkStrategy<T> {
         self
     }
 
-    /// A split or subtask that got no record for this long (in processing time) is idle: nobody waits for its watermark until
-    /// it has records again. When everything is idle event time stands at the largest watermark. At least 1 ms.
+    /// A split or subtask that got no record for this long (in processing time) is idle: nobody waits for its
+    /// watermark until it has records again. When everything is idle event time stands at the largest
+    /// watermark. At least 1 ms.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -215,10 +220,11 @@ impl<T: 'static> WatermarkStrategy<T> {
         self
     }
 
-    /// Keeps this source together with others in event time: while it is more than `max_drift` ahead of the slowest one in
-    /// `group`, it is not read. So a stream that is read faster does not fill the state of a join with records that have to wait.
-    /// Barriers are never held up. All subtasks of all sources with the same group count, in all processes; one that is
-    /// idle or has ended does not. Only for a strategy that stands directly on a source.
+    /// Keeps this source together with others in event time: while it is more than `max_drift` ahead of the
+    /// slowest one in `group`, it is not read. So a stream that is read faster does not fill the state of a
+    /// join with records that have to wait. Barriers are never held up. All subtasks of all sources with the
+    /// same group count, in all processes; one that is idle or has ended does not. Only for a strategy that
+    /// stands directly on a source.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -231,7 +237,8 @@ impl<T: 'static> WatermarkStrategy<T> {
         self.alignment_every(group, max_drift, Duration::from_secs(1))
     }
 
-    /// Like [`alignment`](Self::alignment); workers tell one another how far they are every `update_interval` (1 s there).
+    /// Like [`alignment`](Self::alignment); workers tell one another how far they are every `update_interval`
+    /// (1 s there).
     pub fn alignment_every(
         mut self,
         group: impl Into<String>,
@@ -245,11 +252,12 @@ impl<T: 'static> WatermarkStrategy<T> {
 }
 
 impl<T: Data> DataStream<T> {
-    /// Gives records their event times, and the stream its watermarks. It may stand anywhere. Watermarks that the stream had
-    /// before end here, the end of the input aside.
+    /// Gives records their event times, and the stream its watermarks. It may stand anywhere. Watermarks that
+    /// the stream had before end here, the end of the input aside.
     ///
-    /// Directly on a source each split has a generator of its own, if the source reads its splits side by side: a slow one
-    /// holds event time back, and a fast one makes no record of a slow one late. Elsewhere each subtask has one.
+    /// Directly on a source each split has a generator of its own, if the source reads its splits side by
+    /// side: a slow one holds event time back, and a fast one makes no record of a slow one late. Elsewhere
+    /// each subtask has one.
     ///
     /// ```
     /// use stillstream::prelude::*;

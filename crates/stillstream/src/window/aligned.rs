@@ -1,7 +1,7 @@
 //! Tumbling and sliding windows: a table per window, no timer per key.
 //!
-//! The namespace of the state is the window's start, so that a window which fires is one walk over one table. Which windows
-//! have fired follows from the watermark: all whose last moment it has reached.
+//! The namespace of the state is the window's start, so that a window which fires is one walk over one table.
+//! Which windows have fired follows from the watermark: all whose last moment it has reached.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -98,8 +98,9 @@ where
         }
     }
 
-    /// Finds what is due at `to`, in the order of event time. Looks at the windows that are due and at the next one, however
-    /// many are open: those that have fired come first, the oldest of them are to be forgotten; then those that fire.
+    /// Finds what is due at `to`, in the order of event time. Looks at the windows that are due and at the
+    /// next one, however many are open: those that have fired come first, the oldest of them are to be
+    /// forgotten; then those that fire.
     fn plan(&mut self, windows: &Aligned, to: i64) -> Result<()> {
         let mut due = Vec::new();
         self.next_due = i64::MAX;
@@ -157,8 +158,8 @@ where
         oldest.filter(|oldest| windows.last(start) < least && !self.has_fired(windows.last(*oldest)))
     }
 
-    /// The records of each window that still takes some, the windows ascending; those that are late; and how many are neither,
-    /// since they lie between two windows.
+    /// The records of each window that still takes some, the windows ascending; those that are late; and how
+    /// many are neither, since they lie between two windows.
     fn sort(
         &self,
         windows: &Aligned,

@@ -158,7 +158,8 @@ impl<T: Data> Evict<T> for CountEvictor {
 
 at_one_call!(CountEvictor);
 
-/// Keeps the records whose event time is less than a duration before the latest one's. Records without event time stay.
+/// Keeps the records whose event time is less than a duration before the latest one's. Records without event
+/// time stay.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -214,7 +215,8 @@ at_one_call!(TimeEvictor);
 /// /// Prices within 10 of the newest one.
 /// fn near(prices: &DataStream<(String, f64)>) -> DataStream<u64> {
 ///     let near = DeltaEvictor::of(10.0, |a: &(String, f64), last: &(String, f64)| (a.1 - last.1).abs());
-///     prices.key_by_ref(|price| &price.0).window(Tumbling::of(minutes(1))).evictor(near).apply(|_, _, prices, out| {
+///     let minute = prices.key_by_ref(|price| &price.0).window(Tumbling::of(minutes(1)));
+///     minute.evictor(near).apply(|_, _, prices, out| {
 ///         out.emit(prices.len() as u64);
 ///         Ok(())
 ///     })

@@ -1,9 +1,9 @@
 //! Windows: results per key and span of time, or per number of records.
 //!
-//! A window fires when its [`trigger`] says so. Without one an event-time window fires when the watermark reaches its last
-//! moment, and a processing-time window when the clock does. A record that comes for an event-time window after that is late.
-//! Within the allowed lateness it makes its window fire again; later it is counted as `<operator name>.late`, and goes to the
-//! late output if there is one.
+//! A window fires when its [`trigger`] says so. Without one an event-time window fires when the watermark
+//! reaches its last moment, and a processing-time window when the clock does. A record that comes for an
+//! event-time window after that is late. Within the allowed lateness it makes its window fire again; later it
+//! is counted as `<operator name>.late`, and goes to the late output if there is one.
 //!
 //! | windows | made by |
 //! |---|---|
@@ -14,10 +14,12 @@
 //! | of a number of records | [`KeyedStream::count_window`], [`KeyedStream::count_window_sliding`] |
 //! | over all keys together | [`DataStream::window_all`] |
 //!
-//! Each of the first three is of event time, or of processing time by its method `processing_time`. What is done with a window
-//! is one of [`reduce`](WindowedStream::reduce), [`aggregate`](WindowedStream::aggregate), [`count`](WindowedStream::count),
-//! [`apply`](WindowedStream::apply) and [`process`](WindowedStream::process), or an aggregate and a function of its result:
-//! [`aggregate_process`](WindowedStream::aggregate_process). An [`evictor`](WindowedStream::evictor) throws records out first.
+//! Each of the first three is of event time, or of processing time by its method `processing_time`. What is
+//! done with a window is one of [`reduce`](WindowedStream::reduce), [`aggregate`](WindowedStream::aggregate),
+//! [`count`](WindowedStream::count), [`apply`](WindowedStream::apply) and
+//! [`process`](WindowedStream::process), or an aggregate and a function of its result:
+//! [`aggregate_process`](WindowedStream::aggregate_process). An [`evictor`](WindowedStream::evictor) throws
+//! records out first.
 
 mod aggregates;
 mod aligned;
@@ -43,6 +45,7 @@ pub mod trigger;
 
 pub use assigner::{DynamicSession, Session, Sliding, TimeWindow, Tumbling, WindowAssigner};
 pub use context::{StateScope, WindowContext};
+pub(crate) use event_clock::EventClock;
 pub use evicting::EvictingWindowedStream;
 pub use evictor::{CountEvictor, DeltaEvictor, Evictor, EvictorContext, TimeEvictor, TimestampedValue};
 pub use global::GlobalWindows;
@@ -109,8 +112,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
 
 /// A keyed stream in windows, as [`KeyedStream::window`] makes it; `Tr` says when they fire.
 ///
-/// With `reduce`, `aggregate` and `count` the records are not kept: each is added to its window's aggregate when it comes.
-/// Results have the event time of the last moment of their window.
+/// With `reduce`, `aggregate` and `count` the records are not kept: each is added to its window's aggregate
+/// when it comes. Results have the event time of the last moment of their window.
 pub struct WindowedStream<T, S, Tr = DefaultTrigger> {
     input: KeyedStream<T, S>,
     windows: Windows<T>,
@@ -159,11 +162,11 @@ where
 }
 
 impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
-    /// Lets `trigger` say when a window fires, in place of the end of the window. See [`trigger`] for those that there are, and
-    /// [`Trigger`] for one of your own.
+    /// Lets `trigger` say when a window fires, in place of the end of the window. See [`trigger`] for those
+    /// that there are, and [`Trigger`] for one of your own.
     ///
-    /// A window is forgotten at its end all the same (later by the allowed lateness), and what has not fired by then is gone.
-    /// Sessions need a trigger that [can merge](Trigger::can_merge).
+    /// A window is forgotten at its end all the same (later by the allowed lateness), and what has not fired
+    /// by then is gone. Sessions need a trigger that [can merge](Trigger::can_merge).
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -180,8 +183,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         WindowedStream { input, windows, settings, trigger: Arc::new(trigger), all_in_one }
     }
 
-    /// Lets `evictor` throw records out of a window when it fires. All records are kept for it, so there is no running
-    /// aggregate: what follows is [`apply`](EvictingWindowedStream::apply) or
+    /// Lets `evictor` throw records out of a window when it fires. All records are kept for it, so there is
+    /// no running aggregate: what follows is [`apply`](EvictingWindowedStream::apply) or
     /// [`process`](EvictingWindowedStream::process).
     ///
     /// ```
@@ -216,10 +219,10 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         EvictingWindowedStream::new(self, Arc::new(evictor))
     }
 
-    /// Keeps each window for this long (in event time) after it has fired. A record that comes for it within that time makes
-    /// it fire again for the record's key, with the record included: readers must let a later result replace an earlier
-    /// one. Without it a window is forgotten when it has fired. Windows of processing time and global ones know no late record,
-    /// so it changes nothing for them.
+    /// Keeps each window for this long (in event time) after it has fired. A record that comes for it within
+    /// that time makes it fire again for the record's key, with the record included: readers must let a later
+    /// result replace an earlier one. Without it a window is forgotten when it has fired. Windows of
+    /// processing time and global ones know no late record, so it changes nothing for them.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -281,7 +284,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.build(aggregate, With(|_: &S::Key, _, out| Some(out), PhantomData))
     }
 
-    /// Like [`aggregate`](Self::aggregate); `f` makes the result from the key, the window and the aggregate's result.
+    /// Like [`aggregate`](Self::aggregate); `f` makes the result from the key, the window and the aggregate's
+    /// result.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -315,7 +319,20 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.build(aggregate, With(f, PhantomData))
     }
 
-    /// Folds the records of each key and window into one. `f` must be associative: sessions fold what they have each.
+    /// Like [`aggregate_with`](Self::aggregate_with), where there may be no result.
+    pub(crate) fn aggregate_if<A, R: Data>(
+        self,
+        aggregate: A,
+        f: impl Fn(&S::Key, TimeWindow, A::Out) -> Option<R> + Send + Sync + 'static,
+    ) -> DataStream<R>
+    where
+        A: Aggregate<In = T> + Send + Sync,
+    {
+        self.build(aggregate, With(f, PhantomData))
+    }
+
+    /// Folds the records of each key and window into one. `f` must be associative: sessions fold what they
+    /// have each.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -410,8 +427,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
     }
 }
 
-/// Windows over all keys have one key, and so one subtask and one key group; windows of event time do nothing without
-/// watermarks.
+/// Windows over all keys have one key, and so one subtask and one key group; windows of event time do nothing
+/// without watermarks.
 fn settle<R: Data>(results: DataStream<R>, all_in_one: bool, needs_watermarks: bool) -> DataStream<R> {
     let results = match all_in_one {
         true => results.set_parallelism(1).set_max_parallelism(1),

@@ -20,9 +20,9 @@ use crate::operators::records::{Keys, Records};
 struct Open<K: Key, T, Acc: Data, R> {
     shell: Shell<K, T, R>,
     sessions: KeyedValue<K, Bursts<Acc>>,
-    /// For each session that has not fired one between its start and its last moment; for each key one at or before the
-    /// earliest time at which a session that has fired is to be forgotten. Extending a session that has not fired leaves its
-    /// timer where it is: when due, it moves on.
+    /// For each session that has not fired one between its start and its last moment; for each key one at or
+    /// before the earliest time at which a session that has fired is to be forgotten. Extending a session
+    /// that has not fired leaves its timer where it is: when due, it moves on.
     timers: Timers<K, ()>,
     slice: Slice<K>,
     passing: Passing,
@@ -113,7 +113,8 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
         self.timers.set_all(set.drain(..))
     }
 
-    /// Adds a record that is late, but not too late, and gives back its session's window and result if that fires at once.
+    /// Adds a record that is late, but not too late, and gives back its session's window and result if that
+    /// fires at once.
     fn add_late<A: Aggregate<In = T, Acc = Acc>>(
         &mut self,
         aggregate: &A,
@@ -146,8 +147,8 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
 
     /// Does what the timers of the slice say: gives back what fires, in its order.
     ///
-    /// The first timer of a key does all that is due up to the slice's last timer, in one pass over the key's sessions: so a key
-    /// with many of them costs by slices, and not a pass for each.
+    /// The first timer of a key does all that is due up to the slice's last timer, in one pass over the key's
+    /// sessions: so a key with many of them costs by slices, and not a pass for each.
     fn fire<A: Aggregate<Acc = Acc>>(&mut self, aggregate: &A) -> Result<Vec<Fired<A::Out>>, StateError> {
         let Slice { set, due, hashes, done, crowded } = &mut self.slice;
         let Some(last_due) = due.last().map(|timer| (timer.time, timer.hash)) else { return Ok(Vec::new()) };

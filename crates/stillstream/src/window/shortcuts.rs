@@ -9,7 +9,8 @@ use crate::data_stream::DataStream;
 use crate::keyed_stream::KeyedStream;
 
 impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
-    /// Windows of `size` records of each key, one after another. A window that is not full when the input ends does not fire.
+    /// Windows of `size` records of each key, one after another. A window that is not full when the input
+    /// ends does not fire.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -30,8 +31,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         self.window(GlobalWindows::create()).trigger(PurgingTrigger::of(CountTrigger::of(size)))
     }
 
-    /// The last `size` records of each key, after every `slide` records of it; the first windows hold fewer. All records are kept
-    /// that the next window needs.
+    /// The last `size` records of each key, after every `slide` records of it; the first windows hold fewer.
+    /// All records are kept that the next window needs.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -63,8 +64,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
 pub type OneKey<T> = OwnedKey<fn(&T)>;
 
 impl<T: Data> DataStream<T> {
-    /// Windows over all records together, whatever they are. One subtask does it all, so this is as fast as one processor is:
-    /// where possible, reduce by key first. The key is `()`.
+    /// Windows over all records together, whatever they are. One subtask does it all, so this is as fast as
+    /// one processor is: where possible, reduce by key first. The key is `()`.
     ///
     /// ```
     /// use stillstream::prelude::*;

@@ -16,8 +16,8 @@ pub(crate) type Forget = Box<dyn Fn(CurrentKey<'_>) -> Result<(), StateError>>;
 
 /// Makes the states of a window function, when it is opened.
 ///
-/// A state is either one for each key and window, or one for each key. What a handle is used with says which: see
-/// [`WindowContext::window_state`](super::WindowContext::window_state) and
+/// A state is either one for each key and window, or one for each key. What a handle is used with says which:
+/// see [`WindowContext::window_state`](super::WindowContext::window_state) and
 /// [`WindowContext::key_state`](super::WindowContext::key_state).
 pub struct WindowStates<'a, K: Key> {
     pub(crate) backend: &'a mut KeyedStateBackend<WindowKey<K>>,
@@ -38,7 +38,8 @@ impl<K: Key> fmt::Debug for WindowStates<'_, K> {
 const WINDOWS_MERGE: &str = "state per window is not possible with session windows, since they merge: use \
     `states.per_key()`, or another kind of window";
 
-/// What is wrong with the states of a function over windows that merge; it is opened once for that, with states that lead nowhere.
+/// What is wrong with the states of a function over windows that merge; it is opened once for that, with
+/// states that lead nowhere.
 pub(crate) fn mistake_where_windows_merge<K: Key, In>(
     function: &impl Function<K, In>,
 ) -> Option<&'static str> {
@@ -58,11 +59,12 @@ pub(crate) fn mistake_where_windows_merge<K: Key, In>(
 }
 
 impl<K: Key> WindowStates<'_, K> {
-    /// States of which each key has one in each window. They are forgotten with the window. Flink's `windowState()`.
+    /// States of which each key has one in each window. They are forgotten with the window. Flink's
+    /// `windowState()`.
     ///
     /// # Errors
-    /// With session windows, which merge: nobody could tell how two states become one. `execute` says so before the job
-    /// starts.
+    /// With session windows, which merge: nobody could tell how two states become one. `execute` says so
+    /// before the job starts.
     pub fn per_window(&mut self) -> Result<ScopedStates<'_, K>> {
         if self.windows_merge {
             self.refused = true;
@@ -71,8 +73,8 @@ impl<K: Key> WindowStates<'_, K> {
         Ok(ScopedStates { backend: &mut *self.backend, forget: Some(&mut *self.forget) })
     }
 
-    /// States of which each key has one, whatever the window. They stay until the function clears them. Flink's
-    /// `globalState()`.
+    /// States of which each key has one, whatever the window. They stay until the function clears them.
+    /// Flink's `globalState()`.
     pub fn per_key(&mut self) -> ScopedStates<'_, K> {
         ScopedStates { backend: &mut *self.backend, forget: None }
     }
@@ -91,8 +93,8 @@ impl<K: Key> WindowStates<'_, K> {
 /// Makes states per window or per key; see [`WindowStates`].
 ///
 /// # Errors
-/// Of each method: if the name is taken by a state of another kind or type, or if what was restored under it cannot be read.
-/// The operator's own states are called `window-..`.
+/// Of each method: if the name is taken by a state of another kind or type, or if what was restored under it
+/// cannot be read. The operator's own states are called `window-..`.
 pub struct ScopedStates<'a, K: Key> {
     backend: &'a mut KeyedStateBackend<WindowKey<K>>,
     forget: Option<&'a mut Vec<Forget>>,

@@ -1,4 +1,5 @@
-//! Late and early may differ by one record: whatever stands before a mark on its channel came before it, and nothing else did.
+//! Late and early may differ by one record: whatever stands before a mark on its channel came before it, and
+//! nothing else did.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +14,8 @@ type Row = (u64, i64, bool);
 const LATE: OutputTag<Row> = OutputTag::new("late");
 const WINDOW: i64 = 10;
 
-/// One split with all rows, read by one subtask: every receiver has one channel, whose order is all that counts.
+/// One split with all rows, read by one subtask: every receiver has one channel, whose order is all that
+/// counts.
 struct Rows {
     count: u64,
     /// Rows that one call returns.

@@ -1,4 +1,5 @@
-//! A source that never ends: rows, then, when a gate opens, last rows that lie far in the future, then nothing.
+//! A source that never ends: rows, then, when a gate opens, last rows that lie far in the future, then
+//! nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 
 use endless::{Endless, Gate, Waiting};
 
+use stillstream::join::Either;
 use stillstream::prelude::*;
 
 /// Key, weight, event time in milliseconds. What a plan does to the sum of the weights is known.
@@ -89,6 +90,26 @@ pub fn end_within(client: &JobClient, limit: Duration) -> Option<Result<JobResul
     end.recv_timeout(limit).ok()
 }
 
+/// Passes rows on and counts them, with a timer that says nothing.
+struct Counted<F> {
+    rows: OperatorListState<u64>,
+    step: F,
+}
+
+impl<F: Fn(Row, &mut TimedContext<'_, Row>) -> Result<()> + 'static> Process for Counted<F> {
+    type In = Row;
+    type Out = Row;
+
+    fn process(&mut self, row: Row, ctx: &mut TimedContext<'_, Row>) -> Result<()> {
+        let soon = ctx.processing_time() + millis(3);
+        ctx.on_processing_time(soon);
+        let rows = self.rows.get()?.into_iter().sum::<u64>();
+        self.rows.update(vec![rows + 1])?;
+        (self.step)(row, ctx)
+    }
+}
+
+const LATE_EITHER: OutputTag<Either<Row, Row>> = OutputTag::new("late either");
 const LATE: OutputTag<Row> = OutputTag::new("late");
 const ASIDE: OutputTag<Row> = OutputTag::new("aside");
 
@@ -234,13 +255,85 @@ impl Plan {
         Part { stream, least: part.least, most: part.most * copies, timed: part.timed }
     }
 
+    /// All rows of two streams, by key and window.
+    fn window_join(&mut self, env: &StreamExecutionEnvironment, part: Part) -> Part {
+        if self.parts.is_empty() {
+            self.source(env);
+        }
+        let other = self.parts.pop().expect("just made");
+        let (first, second) = (self.time(part), self.time(other));
+        self.note("window join");
+        let all = first
+            .stream
+            .key_by(|row| row.0)
+            .join(&second.stream.key_by(|row| row.0))
+            .window(Tumbling::of(millis(200)))
+            .late_output(&LATE_EITHER)
+            .co_group(|_, _, first, second, out| {
+                first.into_iter().chain(second).for_each(|row| out.emit(row));
+                Ok(())
+            })
+            .uid(format!("window-join-{}", self.steps));
+        let late = all.side_output(&LATE_EITHER).map(|row| match row {
+            Either::First(row) | Either::Second(row) => row,
+        });
+        let stream = all.union(&late).map(|row| row);
+        Part { stream, least: first.least + second.least, most: first.most + second.most, timed: true }
+    }
+
+    /// The rows themselves, beside the pairs of a join, which weigh nothing.
+    fn interval_join(&mut self, part: Part) -> Part {
+        if part.most > 20_000 {
+            return part;
+        }
+        let part = self.time(part);
+        self.note("interval join");
+        let keyed = part.stream.key_by(|row| row.0);
+        let pairs = keyed
+            .interval_join(&keyed, before(millis(2))..after(millis(2)), |first, second| {
+                (first.0, 0, first.2.max(second.2))
+            })
+            .uid(format!("interval-join-{}", self.steps));
+        Part { stream: part.stream.union(&pairs).map(|row| row), ..part }
+    }
+
+    /// Asks for each row, and is given it.
+    fn ask(&mut self, part: Part) -> Part {
+        let (capacity, ordered) = (1 + self.random.below(200) as usize, self.random.below(2) == 0);
+        self.note(&format!("ask({capacity}, ordered {ordered})"));
+        let asked = part.stream.async_map(|row: Row| async move {
+            tokio::task::yield_now().await;
+            Ok(row)
+        });
+        let asked = asked.capacity(capacity);
+        let answers = if ordered { asked.ordered() } else { asked.unordered() };
+        Part { stream: answers.uid(format!("asked-{}", self.steps)), ..part }
+    }
+
+    fn partition(&mut self, part: Part) -> Part {
+        let stream = &part.stream;
+        let (name, stream) = match self.random.below(6) {
+            0 => ("shuffle", stream.shuffle().map(|row| row)),
+            1 => ("rescale", stream.rescale().map(|row| row).set_parallelism(1 + self.random.below(4) as u32)),
+            2 => ("global", stream.global().map(|row| row)),
+            3 => {
+                let by = |row: &Row, subtasks: u32| (row.0 % u64::from(subtasks)) as u32;
+                ("partition_by", stream.partition_by(by).map(|row| row))
+            }
+            4 => ("new chain", stream.map(|row| row).start_new_chain()),
+            _ => ("at once", stream.map(|row| row).set_buffer_timeout(Duration::ZERO)),
+        };
+        self.note(name);
+        Part { stream, ..part }
+    }
+
     fn step(&mut self, env: &StreamExecutionEnvironment, parallelism: u64) {
         self.steps += 1;
         let at = self.random.below(self.parts.len() as u64) as usize;
         let part = self.parts.swap_remove(at);
         let Part { stream, least, most, timed } = part.clone();
         let same = |stream| Part { stream, least, most, timed };
-        let part = match self.random.below(11) {
+        let part = match self.random.below(17) {
             0 => {
                 self.note("map");
                 same(stream.map(|(key, weight, at)| (key * 7 + 1, weight, at)))
@@ -293,6 +386,19 @@ impl Plan {
                 same(stream.rebalance().map(|row| row).disable_chaining())
             }
             9 => self.time(part),
+            10 => self.window_join(env, part),
+            11 => self.interval_join(part),
+            12 | 13 => self.ask(part),
+            14 => {
+                self.note("held");
+                let step = |row: Row, ctx: &mut TimedContext<'_, Row>| {
+                    ctx.emit(row);
+                    Ok(())
+                };
+                let held = stream.process_with(move |states| Ok(Counted { rows: states.list("rows")?, step }));
+                same(held.uid(format!("held-{}", self.steps)))
+            }
+            15 => self.partition(part),
             _ if most < 20_000 => {
                 self.note("broadcast");
                 let stream = stream.broadcast().map(|row| row);

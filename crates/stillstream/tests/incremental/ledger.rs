@@ -1,4 +1,5 @@
-//! A job with every kind of keyed state: running sums, windows, and records that wait for a timer. All its output is known.
+//! A job with every kind of keyed state: running sums, windows, and records that wait for a timer. All its
+//! output is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,8 +21,8 @@ pub const STEP: u64 = 3_000;
 const WINDOW: u64 = 4_000;
 const WINDOW_KEYS: u64 = 40;
 
-/// Keys of the sums. Each comes once in the beginning; after that one record in a hundred is of any key and the others are of
-/// 50 of them, so that a checkpoint finds most sums unchanged.
+/// Keys of the sums. Each comes once in the beginning; after that one record in a hundred is of any key and
+/// the others are of 50 of them, so that a checkpoint finds most sums unchanged.
 const KEYS: u64 = 2 * STEP;
 
 fn key(n: u64) -> u64 {

@@ -41,8 +41,8 @@ fn random(seed: u64, count: usize, below: u64) -> Vec<u64> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Whether some chain of two retained checkpoints or more has changes: else no incremental checkpoint was tested. Of one
-/// alone it is not known: each chain begins anew now and then.
+/// Whether some chain of two retained checkpoints or more has changes: else no incremental checkpoint was
+/// tested. Of one alone it is not known: each chain begins anew now and then.
 fn has_changes(place: &Place) -> bool {
     let checkpoints = place.checkpoints();
     assert!(checkpoints.len() > 1, "{checkpoints:?}");
@@ -201,6 +201,49 @@ fn the_first_checkpoint_after_a_start_from_another_jobs_is_whole_and_the_other_s
     forget(folder.path(), &others);
     check(folder.path(), "three jobs");
     assert!(first.contents(newest_of_first) == before, "what was restored from belongs to its owner");
+}
+
+#[test]
+fn a_full_checkpoint_by_hand_writes_everything_anew_and_the_chain_before_it_goes() {
+    const KEYS: u64 = 5_000;
+    let _one = one_at_a_time();
+    let folder = tempfile::tempdir().unwrap();
+    let mut env = environment(folder.path());
+    env.enable_checkpointing(hours(24 * 365))
+        .set_num_retained(1)
+        .set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation);
+    env.from_source("keys", Paced::new(Generator::unbounded(|n| n % KEYS), KEYS, 50))
+        .uid("keys")
+        .key_by(|key| *key)
+        .map_with_state("count", |count: &mut u64, key| {
+            *count += 1;
+            (key, *count)
+        })
+        .uid("counts")
+        .discard();
+    let job = env.execute_async("full").unwrap();
+    let place = Place::of(folder.path(), "full");
+    let mut taken = Vec::new();
+    let (usual, full) = (CheckpointType::Configured, CheckpointType::Full);
+    for (round, kind) in [usual, CheckpointType::Incremental, full, usual].into_iter().enumerate() {
+        assert!(job.wait_until(LONG, |job| job.metrics().records_in >= KEYS + round as u64 * 50));
+        let id = job.trigger_checkpoint_of_type(kind).unwrap().id.0;
+        taken.push((id, place.written(id)));
+    }
+    job.cancel();
+    assert_eq!(job.wait().unwrap_err().kind(), ErrorKind::Cancelled);
+    place.check("full");
+    let written: Vec<u64> = taken.iter().map(|(_, bytes)| *bytes).collect();
+    assert!(written[1] < written[0] / 4 && written[3] < written[2] / 4, "{written:?}");
+    assert!(written[2] > written[0] * 9 / 10, "{written:?}");
+    // one chain for each subtask, whose image is the full checkpoint's; nothing older is left
+    let files: Vec<Vec<String>> = place
+        .chains(taken[3].0)
+        .into_iter()
+        .map(|chain| chain.files.into_iter().map(|file| file.name).collect())
+        .collect();
+    let expected = vec![format!("image-{}", taken[2].0), format!("changes-{}", taken[3].0)];
+    assert!(!files.is_empty() && files.iter().all(|chain| *chain == expected), "{files:?}");
 }
 
 #[test]

@@ -59,8 +59,8 @@ impl Place {
         shared.filter_map(StreamHandle::path).map(str::to_owned).collect()
     }
 
-    /// Checks that every file that a complete checkpoint names is there and whole, and that there is no other; but for what
-    /// the job was writing when it ended, for a checkpoint after the last one.
+    /// Checks that every file that a complete checkpoint names is there and whole, and that there is no
+    /// other; but for what the job was writing when it ended, for a checkpoint after the last one.
     pub fn check(&self, what: &str) {
         let checkpoints = self.checkpoints();
         let named: BTreeSet<String> = checkpoints.iter().flat_map(|number| self.named(*number)).collect();

@@ -1,5 +1,5 @@
-//! Jobs as users write them, run in this process from source to sink. They are one program, for each program of this folder takes
-//! a minute to build.
+//! Jobs as users write them, run in this process from source to sink. They are one program, for each program
+//! of this folder takes a minute to build.
 
 #[path = "../paced/mod.rs"]
 mod paced;
@@ -7,6 +7,7 @@ mod paced;
 mod api;
 mod collected;
 mod end_of_input;
+mod joins;
 mod numbers;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;

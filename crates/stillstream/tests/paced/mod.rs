@@ -5,7 +5,8 @@ use stillstream::prelude::*;
 use stillstream::{Batch, SourceStatus};
 use stillstream_types::CheckpointId;
 
-/// Emits what `inner` has, but after the first records only a fixed number more for each completed checkpoint.
+/// Emits what `inner` has, but after the first records only a fixed number more for each completed
+/// checkpoint.
 pub struct Paced<S> {
     inner: S,
     first: u64,

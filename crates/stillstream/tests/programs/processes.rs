@@ -1,4 +1,5 @@
-//! Jobs in several processes: processes that die at every step between two attempts, and what is said of them.
+//! Jobs in several processes: processes that die at every step between two attempts, and what is said of
+//! them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -14,8 +15,8 @@ use stillstream::{Batch, JobStatus, SourceStatus};
 use stillstream_types::crash::{Crash, CrashHook, install};
 
 const FOLDER: &str = "STILLSTREAM_PROCESSES_TEST_FOLDER";
-/// Who dies where, as `process:point` with commas; each once, and one after the other. `jm` is the JobManager, which does not
-/// die but kills a worker process.
+/// Who dies where, as `process:point` with commas; each once, and one after the other. `jm` is the
+/// JobManager, which does not die but kills a worker process.
 const DEATHS: &str = "STILLSTREAM_PROCESSES_TEST_DEATHS";
 const JOB: &str = "STILLSTREAM_PROCESSES_TEST_JOB";
 const DEADLINE: Duration = Duration::from_secs(120);

@@ -529,7 +529,8 @@ fn at_least_once_loses_nothing() {
 
 #[test]
 fn a_sink_of_another_kind_under_the_old_uid_is_refused_once_with_both_types() {
-    // a checkpoint between two steps of the source may find nothing to commit: then the sink has no state to refuse
+    // a checkpoint between two steps of the source may find nothing to commit: then the sink has no state to
+    // refuse
     let refused = (0..20).find_map(|_| {
         let (dir, out) = (tempfile::tempdir().unwrap(), Sums::new());
         failed_job(dir.path(), &out);

@@ -64,10 +64,16 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
         ("POST", &at("/savepoints"), "{\"target-directory\": 3}", 400, "the body is not what is expected"),
         ("POST", &at("/savepoints"), "{\"targetDirectory\": \"/x\"}", 400, "unknown field `targetDirectory`"),
         ("POST", &at("/savepoints"), "nonsense", 400, "the body is not what is expected"),
-        ("POST", &at("/savepoints"), "{\"cancel-job\": true}", 400, "/stop` does both"),
         ("POST", &at("/savepoints"), "{\"triggerId\": \"7\"}", 400, "`triggerId`"),
         ("POST", &at("/savepoints"), &long, 413, "longer than 65536 bytes"),
-        ("POST", &at("/checkpoints"), "{\"checkpointType\": \"FULL\"}", 400, "is not offered"),
+        ("POST", &at("/checkpoints"), "{\"checkpointType\": \"WHOLE\"}", 400, "`WHOLE` is not known"),
+        (
+            "POST",
+            &at("/checkpoints"),
+            "{\"checkpointType\": \"INCREMENTAL\"}",
+            400,
+            "execution.checkpointing.incremental",
+        ),
         ("POST", "/savepoint-disposal", "{}", 400, "missing field `savepoint-path`"),
     ] {
         let text = refusal(&ask_with(address, method, path, "", body), status);

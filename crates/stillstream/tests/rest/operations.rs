@@ -80,6 +80,19 @@ fn a_job_that_is_stopped_ends_when_its_savepoint_has_been_told() {
 }
 
 #[test]
+fn a_savepoint_that_is_to_cancel_its_job_stops_it_as_one_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let (job, address) = counts("cancelled-with-savepoint", &environment(folder.path()));
+    let at = format!("/jobs/{}/savepoints", job.id());
+    let wanted = json!({ "target-directory": folder.path().join("sp"), "cancel-job": true });
+    let request = accepted(&post(address, &at, &wanted));
+    let told = outcome(address, &format!("{at}/{request}"));
+    let location = told["location"].as_str().unwrap_or_else(|| panic!("{told}"));
+    let ending = job.wait().unwrap().ending;
+    assert!(matches!(&ending, JobEnding::Stopped(at) if at == location), "{ending}");
+}
+
+#[test]
 fn a_savepoint_of_a_job_that_ends_before_it_is_complete_has_failed() {
     let folder = tempfile::tempdir().unwrap();
     let (job, address, fail) = stuck("ends", &environment(folder.path()));

@@ -128,11 +128,8 @@ fn checkpoints_are_shown_as_a_whole_by_task_and_by_subtask() {
     assert_eq!(none["latest"]["completed"], Value::Null);
     assert_eq!(none["summary"]["state_size"]["p99"], "NaN");
 
-    let request = accepted(&post(
-        address,
-        &format!("/jobs/{id}/checkpoints"),
-        &json!({ "checkpointType": "CONFIGURED" }),
-    ));
+    let request =
+        accepted(&post(address, &format!("/jobs/{id}/checkpoints"), &json!({ "checkpointType": "FULL" })));
     let taken = outcome(address, &format!("/jobs/{id}/checkpoints/{request}"));
     assert_eq!(keys(&taken), ["checkpointId"]);
     let savepoint = json!({ "target-directory": folder.path().join("sp"), "formatType": "NATIVE" });
@@ -161,7 +158,11 @@ fn checkpoints_are_shown_as_a_whole_by_task_and_by_subtask() {
     assert!(std::path::Path::new(path).join("_metadata").is_file(), "{path}");
     let newest = &statistics["latest"]["savepoint"];
     assert_eq!((&newest["external_path"], &newest["is_savepoint"]), (&json!(location), &json!(true)));
-    assert_eq!(newest["checkpoint_type"], "SAVEPOINT");
+    assert_eq!(
+        (&newest["checkpoint_type"], &newest["savepointFormat"]),
+        (&json!("SAVEPOINT"), &json!("NATIVE"))
+    );
+    assert_eq!(completed["savepointFormat"], Value::Null);
     assert_eq!(statistics["history"].as_array().map(Vec::len), Some(2));
     assert_eq!(&statistics["history"][0], newest, "the newest comes first");
 

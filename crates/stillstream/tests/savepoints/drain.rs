@@ -1,4 +1,5 @@
-//! A stop with a drain: event time ends, so that every window and timer fires; and the position is where it was.
+//! A stop with a drain: event time ends, so that every window and timer fires; and the position is where it
+//! was.
 
 use std::path::Path;
 
@@ -141,4 +142,31 @@ fn a_stop_without_a_drain_fires_no_window_and_a_start_from_its_savepoint_does() 
     assert_eq!(numbers(&out), Vec::<u64>::new());
     start(&run.from(report.path), "tumbling").wait().unwrap();
     assert!(numbers(&out) == (0..RECORDS).collect::<Vec<_>>());
+}
+
+#[test]
+fn incremental_checkpoints_are_switched_off_and_on_between_starts_and_windows_and_timers_come_out_once() {
+    for backend in FILES {
+        for kind in ["tumbling", "session", "timers"] {
+            let what = format!("{backend:?} {kind}");
+            let folder = tempfile::tempdir().unwrap();
+            for (start_number, (incremental, parallelism)) in
+                [(true, 3), (false, 2), (true, 2), (false, 3), (true, 1)].into_iter().enumerate()
+            {
+                let run = Run { incremental, parallelism, ..Run::new(folder.path(), *backend) };
+                let job = start(&run, kind);
+                // two checkpoints or more, so that one can build on the other
+                let far = |job: &JobClient| job.checkpoint_statistics().counts.completed >= 2;
+                assert!(job.wait_until(LONG, |job| far(job) || job.has_ended()), "{what}");
+                if start_number == 4 || job.has_ended() {
+                    job.wait().unwrap();
+                    break;
+                }
+                job.stop().unwrap();
+                job.wait().unwrap();
+            }
+            let found = numbers(&folder.path().join("out"));
+            assert!(found == (0..RECORDS).collect::<Vec<_>>(), "{what}: {} of {RECORDS}", found.len());
+        }
+    }
 }

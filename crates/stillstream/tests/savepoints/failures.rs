@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use stillstream::prelude::*;
+use stillstream_storage::{RetainedCheckpoint, StorageOptions, VerifyMode};
 use stillstream_testing::{CrashPoints, CrashRule, Gate};
 
 use crate::program::{Backend, FILES, LONG, Run, STEP, check, files, rows, wait_for};
@@ -44,6 +45,10 @@ fn a_savepoint_that_a_task_cannot_write_says_why_leaves_nothing_and_the_job_goes
                 assert!(error.contains("failed on purpose"), "{error}");
                 drop(failing);
                 nothing_is_left(&run, &job);
+                assert!(
+                    job.wait_until(LONG, |_| !run.savepoints().exists()),
+                    "it was made for the savepoint"
+                );
                 let counts = job.checkpoint_statistics().counts;
                 job.trigger_savepoint(None, SavepointFormat::Canonical).unwrap();
                 while !job.has_ended() {
@@ -126,4 +131,46 @@ fn a_savepoint_whose_directory_is_taken_away_under_it_fails_and_nothing_comes_ba
             check(rows(&folder.path().join("out")), "after that");
         },
     );
+}
+
+#[test]
+fn incremental_checkpoints_keep_every_file_while_savepoints_fail_between_them() {
+    alone("incremental_checkpoints_keep_every_file_while_savepoints_fail_between_them", || {
+        for (backend, format) in FILES.iter().flat_map(|backend| {
+            [SavepointFormat::Canonical, SavepointFormat::Native].map(|format| (*backend, format))
+        }) {
+            let what = format!("{backend:?} {format:?}");
+            let folder = tempfile::tempdir().unwrap();
+            let run = Run { interval: Some(hours(24)), ..Run::new(folder.path(), backend) };
+            let mut env = run.environment();
+            env.set_num_retained(2)
+                .set_externalized_retention(ExternalizedCheckpointRetention::RetainOnCancellation)
+                .set_tolerable_checkpoint_failures(100);
+            run.sums(&env).sink_to("out", FileSink::csv(folder.path().join("out"))).uid("out");
+            let job = env.execute_async("sums").unwrap();
+            let mut kept: Vec<String> = Vec::new();
+            let mut shared = 0;
+            for round in 1..=5 {
+                wait_for(&job, round * STEP);
+                kept.push(job.trigger_checkpoint().unwrap().path);
+                // the first part is written, and the second one is not
+                let failing = CrashPoints::arm([CrashRule::fail("during-snapshot", 2)]);
+                job.trigger_savepoint(None, format).unwrap_err();
+                drop(failing);
+                nothing_is_left(&run, &job);
+                for path in &kept[kept.len().saturating_sub(2)..] {
+                    let opened = RetainedCheckpoint::open(path, &StorageOptions::default()).unwrap();
+                    opened.verify(VerifyMode::Checksums).unwrap_or_else(|error| panic!("{what}: {error}"));
+                    shared = opened.metadata().streams().filter(|stream| stream.is_shared()).count();
+                }
+            }
+            assert!(shared > 0, "{what}: the checkpoints are not incremental");
+            job.cancel();
+            assert!(job.wait().is_err());
+            let last = kept.pop().unwrap();
+            let result = Run { interval: Some(millis(20)), ..run.from(last) }.start().wait().unwrap();
+            assert!(result.resumed_from.is_some(), "{what}");
+            check(rows(&folder.path().join("out")), &what);
+        }
+    });
 }

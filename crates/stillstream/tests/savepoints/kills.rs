@@ -1,5 +1,5 @@
-//! The program dies while it stops: another start goes on from the snapshot of the stop, or from before it, and output is there
-//! once.
+//! The program dies while it stops: another start goes on from the snapshot of the stop, or from before it,
+//! and output is there once.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! Savepoints and stops, as the program that runs a job sees them: what they leave, and what goes on from there.
+//! Savepoints and stops, as the program that runs a job sees them: what they leave, and what goes on from
+//! there.
 
 mod drain;
 mod failures;

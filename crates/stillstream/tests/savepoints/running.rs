@@ -8,10 +8,10 @@ use stillstream::connect::{Committer, Prepared, Sink, SinkContext, SinkWriter};
 use stillstream::prelude::*;
 use stillstream::{Batch, CheckpointId};
 
-use crate::program::{Backend, FILES, LONG, Run, STEP, check, files, rows, wait_for};
+use crate::program::{Backend, FILES, KEYS, LONG, RECORDS, Run, STEP, check, files, rows, wait_for};
 
-/// Commits the rows that lie in the snapshot itself: what a savepoint has pre-committed can so be committed by a job that has
-/// nothing else of the first one.
+/// Commits the rows that lie in the snapshot itself: what a savepoint has pre-committed can so be committed
+/// by a job that has nothing else of the first one.
 #[derive(Clone, Default)]
 struct Rows {
     written: Vec<(u64, u64)>,
@@ -54,7 +54,8 @@ fn collected(run: &Run) -> (JobClient, Rows) {
     (env.execute_async("sums").unwrap(), out)
 }
 
-/// Takes a savepoint in the middle, lets the job go on to its end, moves the savepoint, deletes everything else, and starts from it.
+/// Takes a savepoint in the middle, lets the job go on to its end, moves the savepoint, deletes everything
+/// else, and starts from it.
 fn goes_on_and_is_restored(backend: Backend, format: SavepointFormat, parallelism: [u32; 2]) {
     let what = format!("{backend:?} {format:?} {parallelism:?}");
     let folder = tempfile::tempdir().unwrap();
@@ -141,6 +142,56 @@ fn a_job_with_checkpoints_in_memory_leaves_a_savepoint_in_files() {
     let (job, out) = collected(&run);
     job.wait().unwrap();
     check(out.items(), "from memory");
+}
+
+#[test]
+fn state_above_the_limit_of_the_memory_storage_fails_checkpoints_with_its_size_and_goes_into_a_savepoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Run { interval: Some(hours(24)), ..Run::new(folder.path(), Backend::Memory) };
+    let mut env = run.environment();
+    env.set_state_backend(MemoryStateBackend::new().max_state_size(500)).set_tolerable_checkpoint_failures(9);
+    let out = Rows::default();
+    run.sums(&env).sink_to("out", out.clone()).uid("out");
+    let job = env.execute_async("sums").unwrap();
+    wait_for(&job, STEP);
+    let error = job.trigger_checkpoint().unwrap_err().to_string();
+    for part in ["state `sum`", "more than the limit of 500", "execution.checkpointing.dir"] {
+        assert!(error.contains(part), "{part} in: {error}");
+    }
+    for format in [SavepointFormat::Native, SavepointFormat::Canonical] {
+        let report = job.trigger_savepoint(None, format).unwrap();
+        let len = |file: &str| fs::metadata(Path::new(&report.path).join(file)).unwrap().len();
+        let written = files(Path::new(&report.path));
+        assert!(written.iter().any(|file| len(file) > 500), "{written:?}");
+    }
+    let report = job.stop_with_savepoint(None, false, SavepointFormat::Canonical).unwrap();
+    job.wait().unwrap();
+    let before = out.items();
+    assert_eq!(before.len() as u64, STEP);
+    let run = Run { backend: Backend::Heap, interval: Some(millis(20)), ..run.from(report.path) };
+    let (job, out) = collected(&run);
+    job.wait().unwrap();
+    check(before.into_iter().chain(out.items()).collect(), "from the savepoint");
+}
+
+#[test]
+fn two_runs_of_one_name_that_keep_their_checkpoints_apart_write_into_one_folder_without_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = Run::new(folder.path(), Backend::Heap);
+    let other = Run { checkpoints: "other checkpoints", ..one.clone() };
+    let jobs = [one.start(), other.start()];
+    for job in jobs {
+        assert_eq!(job.wait().unwrap().restarts, 0);
+    }
+    let mut rows = rows(&folder.path().join("out"));
+    rows.sort_unstable();
+    let numbers: Vec<u64> = rows.iter().map(|(n, _)| *n).collect();
+    assert!(numbers == (0..RECORDS).flat_map(|n| [n, n]).collect::<Vec<_>>(), "{} rows", rows.len());
+    for key in 0..KEYS {
+        let last: u64 = (key..RECORDS).step_by(KEYS as usize).sum();
+        let found = rows.iter().filter(|(n, sum)| n % KEYS == key && *sum == last).count();
+        assert_eq!(found, 2, "the last sum of key {key}");
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Random jobs under random faults: errors, panics, kills of the program and of its worker processes, cancels. No output is
-//! wrong, nothing hangs, nothing is left behind.
+//! Random jobs under random faults: errors, panics, kills of the program and of its worker processes,
+//! cancels. No output is wrong, nothing hangs, nothing is left behind.
 //!
-//! `cargo test -p stillstream --all-features --test torture` runs some seeds; `-- 17` runs one and `-- 1..500` a range. The job
-//! is this program again, so it cannot be one of the usual test programs, whose arguments are the test runner's.
+//! `cargo test -p stillstream --all-features --test torture` runs some seeds; `-- 17` runs one and
+//! `-- 1..500` a range. The job is this program again, so it cannot be one of the usual test programs, whose
+//! arguments are the test runner's.
 
 mod check;
 mod faults;

@@ -39,7 +39,8 @@ pub enum Way {
     Killed(Vec<u64>),
     /// One of its worker processes is killed after each of these.
     Workers(Vec<u64>),
-    /// After how many milliseconds it cancels its job; its checkpoints are kept, and it goes on from the last one, or not.
+    /// After how many milliseconds it cancels its job; its checkpoints are kept, and it goes on from the last
+    /// one, or not.
     Cancelled { after: u64, kept: bool },
 }
 

@@ -1,4 +1,5 @@
-//! A bounded source of several splits, whose rows can be computed again, and that goes on checkpoint by checkpoint.
+//! A bounded source of several splits, whose rows can be computed again, and that goes on checkpoint by
+//! checkpoint.
 
 use stillstream::connect::{SourceContext, SplitNews, SplitReader, SplitSource};
 use stillstream::prelude::*;

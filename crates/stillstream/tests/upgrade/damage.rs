@@ -55,6 +55,13 @@ fn damage_each(place: &Place, from: &Path) {
         std::fs::rename(&file, &away).unwrap();
         let error = start(place, from).unwrap_err();
         assert!(error.is_fatal() && error.to_string().contains(&name), "without {name}: {error}");
+        std::fs::create_dir(&file).unwrap();
+        let error = start(place, from).unwrap_err();
+        assert!(
+            error.is_fatal() && error.to_string().contains(&name),
+            "a folder in place of {name}: {error}"
+        );
+        std::fs::remove_dir(&file).unwrap();
         std::fs::rename(&away, &file).unwrap();
     }
     starts(&next(place, from), "second").unwrap();

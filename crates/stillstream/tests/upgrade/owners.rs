@@ -217,3 +217,37 @@ fn a_claimed_savepoint_goes_and_one_that_is_not_claimed_stays() {
         assert!(job.wait().is_err());
     }
 }
+
+#[test]
+fn a_job_that_claimed_its_snapshot_is_started_again_without_any_argument_and_the_snapshot_is_its_own_still() {
+    let (theirs, own) = (Place::new(), Place::new());
+    let snapshot = incremental(&theirs, "first");
+    let start = |claims: bool| {
+        let mut env = own.env();
+        env.set_incremental_checkpoints(true);
+        if claims {
+            env.restore_from(snapshot.to_str().unwrap()).set_claim_mode(RecoveryClaimMode::Claim);
+        }
+        let now = counting(&env);
+        (env.execute_async("second").unwrap(), now)
+    };
+    // it fails before it has a checkpoint of its own
+    let (job, now) = start(true);
+    counts_to(&job, &now, 250);
+    now.fail.store(true, SeqCst);
+    assert!(job.wait().is_err());
+    assert!(snapshot.join("_metadata").is_file(), "it has nothing else");
+    // once more, with no word about where it begins: it begins there, and the snapshot goes with its first checkpoint
+    let (job, now) = start(false);
+    counts_to(&job, &now, 250);
+    let first = job.trigger_checkpoint().unwrap();
+    assert!(job.wait_until(LONG, |_| !snapshot.exists()), "{snapshot:?} is still there");
+    now.fail.store(true, SeqCst);
+    assert!(job.wait().is_err());
+    // and once more: from its own checkpoint
+    let (job, now) = start(false);
+    counts_to(&job, &now, 250);
+    assert_eq!(job.restored_from().unwrap().checkpoint, first.id);
+    job.cancel();
+    assert!(job.wait().is_err());
+}

@@ -61,7 +61,8 @@ pub fn reads(job: &JobClient, records: u64) {
     assert!(job.wait_until(LONG, far), "{:?}", job.status());
 }
 
-/// Runs a job until it has read so many records, takes a checkpoint and cancels it. Gives the checkpoint's directory.
+/// Runs a job until it has read so many records, takes a checkpoint and cancels it. Gives the checkpoint's
+/// directory.
 pub fn take(env: &StreamExecutionEnvironment, name: &str, records: u64) -> PathBuf {
     let job = env.execute_async(name).unwrap();
     reads(&job, records);
@@ -71,7 +72,8 @@ pub fn take(env: &StreamExecutionEnvironment, name: &str, records: u64) -> PathB
     PathBuf::from(taken.path)
 }
 
-/// Runs job `first` until it has read so many records, takes a savepoint and cancels it. Gives the savepoint's directory.
+/// Runs job `first` until it has read so many records, takes a savepoint and cancels it. Gives the
+/// savepoint's directory.
 pub fn savepoint(env: &StreamExecutionEnvironment, place: &Place, records: u64) -> PathBuf {
     let job = env.execute_async("first").unwrap();
     reads(&job, records);

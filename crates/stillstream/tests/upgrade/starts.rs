@@ -8,7 +8,7 @@ use stillstream::prelude::*;
 use crate::program::*;
 
 /// A job of three checkpoints that fails. Gives their numbers, and the largest count at each.
-fn three(place: &Place) -> Vec<(u64, u64)> {
+pub fn three(place: &Place) -> Vec<(u64, u64)> {
     let mut env = place.env();
     env.set_num_retained(3);
     let (largest, fail) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
@@ -29,8 +29,9 @@ fn three(place: &Place) -> Vec<(u64, u64)> {
     taken
 }
 
-/// Starts the job again; gives the first count that it comes to, and lets it go on to a checkpoint before it fails.
-fn again(place: &Place, change: impl FnOnce(&mut StreamExecutionEnvironment)) -> Result<u64> {
+/// Starts the job again; gives the first count that it comes to, and lets it go on to a checkpoint before it
+/// fails.
+pub fn again(place: &Place, change: impl FnOnce(&mut StreamExecutionEnvironment)) -> Result<u64> {
     let mut env = place.env();
     env.set_num_retained(3);
     change(&mut env);
@@ -80,6 +81,49 @@ fn a_fall_back_to_what_is_not_there_is_refused_with_what_there_is() {
     let older = job.join(format!("chk-{}", taken[0].0));
     let text = again(&place, |env| _ = env.restore_from(older.to_str().unwrap())).unwrap_err().to_string();
     has(&text, &[&format!("--from-checkpoint {}", taken[0].0), "leave out `--from`"]);
+}
+
+#[test]
+fn a_newest_checkpoint_that_is_damaged_is_an_error_that_names_the_older_ones_and_how_to_fall_back() {
+    let place = Place::new();
+    let taken = three(&place);
+    let (second, newest) = (taken[1].0, taken[2].0);
+    let job = std::fs::read_dir(place.dir()).unwrap().next().unwrap().unwrap().path();
+    let folder = job.join(format!("chk-{newest}"));
+    let damaged = |file: &std::path::Path, at: usize| {
+        let whole = std::fs::read(file).unwrap();
+        let mut bytes = whole.clone();
+        let at = at.min(bytes.len() - 1);
+        bytes[at] ^= 0x20;
+        std::fs::write(file, bytes).unwrap();
+        let error = again_fails(&place);
+        std::fs::write(file, whole).unwrap();
+        assert_eq!(error.kind(), ErrorKind::CorruptSnapshot, "{error}");
+        let file = file.file_name().unwrap().to_str().unwrap();
+        has(&error.to_string(), &[file, &format!("--from-checkpoint {second}"), &taken[0].0.to_string()]);
+    };
+    let mut files = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        // what is read when the job is submitted, and what is read by its tasks
+        damaged(&path, 0);
+        damaged(&path, usize::MAX);
+        files += 1;
+    }
+    assert!(files > 2, "metadata and state");
+    let count = again(&place, |env| _ = env.fall_back_to(second)).unwrap();
+    assert!(count <= taken[1].1 + 1, "{count}");
+}
+
+/// The error of a start that must not come to run.
+fn again_fails(place: &Place) -> Error {
+    let mut env = place.env();
+    env.set_num_retained(3);
+    count(numbers(&env), "count", &Arc::default());
+    match env.execute_async("job") {
+        Err(error) => error,
+        Ok(job) => job.wait().unwrap_err(),
+    }
 }
 
 #[test]

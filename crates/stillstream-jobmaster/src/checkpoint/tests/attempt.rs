@@ -18,16 +18,28 @@ fn after_a_crash_or_a_failure_an_attempt_begins_from_the_newest_checkpoint_with_
     for outcome in [JobOutcome::Running, JobOutcome::Failed] {
         let found = record(outcome, 4, 17, &[8, 9]);
         let mut bench = Bench::new(every_ten_seconds(), Some(found.clone()));
-        let claim = record(JobOutcome::Running, 5, 25, &[8, 9]);
+        let claim = record(JobOutcome::Running, 4, 25, &[8, 9]);
         let update = Command::Storage(StorageCall::UpdateRegister { expected: Some(found), record: claim });
         assert_eq!(bench.on(Event::AttemptRequested), [update]);
-        let begin = Command::BeginAttempt { generation: Generation(5), restore_from: Some(reference(9)) };
+        let begin = Command::BeginAttempt { generation: Generation(4), restore_from: Some(reference(9)) };
         assert_eq!(bench.register_written()[0], begin);
         assert_eq!(bench.coordinator.statistics().counts.restored, 1);
-        bench.generation = Generation(5);
+        bench.generation = Generation(4);
         assert_eq!(bench.references_read(&[]), [Command::Storage(StorageCall::ListShared)]);
-        bench.on(Event::AttemptStarted { generation: Generation(5), tasks: tasks(), enumerators: Default::default() });
+        bench.on(Event::AttemptStarted { generation: Generation(4), tasks: tasks(), enumerators: Default::default() });
         bench.trigger(18);
+    }
+}
+
+#[test]
+fn the_first_attempt_runs_under_the_generation_that_its_process_has_claimed_and_each_later_one_under_its_own()
+{
+    let mut bench = Bench::new(every_ten_seconds(), Some(record(JobOutcome::Running, 4, 17, &[9])));
+    for generation in 4..7 {
+        bench.start();
+        assert_eq!(bench.generation, Generation(generation));
+        assert_eq!(bench.coordinator.register().unwrap().generation, Generation(generation));
+        bench.on(Event::AttemptStopped { generation: bench.generation, reason: "x".into(), restarts: true });
     }
 }
 
@@ -37,7 +49,7 @@ fn after_an_end_on_purpose_a_start_is_fresh_and_what_was_kept_stays_kept() {
         let mut bench = Bench::new(every_ten_seconds(), Some(record(outcome, 4, 17, &[9])));
         bench.on(Event::AttemptRequested);
         let commands = bench.register_written();
-        assert_eq!(commands[0], Command::BeginAttempt { generation: Generation(5), restore_from: None });
+        assert_eq!(commands[0], Command::BeginAttempt { generation: Generation(4), restore_from: None });
         let register = bench.coordinator.register().unwrap();
         assert_eq!((&register.completed[..], &register.retained[..]), (&[][..], &[reference(9)][..]));
         let names = vec!["chk-9".to_owned(), "chk-10".to_owned(), "chk-18".to_owned(), "shared".to_owned()];
@@ -104,7 +116,8 @@ fn a_restart_waits_until_it_is_known_whether_the_last_checkpoint_completed() {
     assert_eq!(discarded(&stopped), []);
     assert_eq!(bench.on(Event::AttemptRequested), []);
     let found = record(JobOutcome::Running, 1, 9, &[1]);
-    let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(Some(found)) }));
+    let commands =
+        bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(FoundRegister::Own(found)) }));
     assert_eq!(announced(&commands), [] as [u64; 0], "its tasks are gone");
     assert!(matches!(
         &commands[..],
@@ -149,7 +162,8 @@ fn a_job_whose_register_vanished_is_stopped_and_never_starts_empty() {
     bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
         outcome: RegisterOutcome::Unknown("gone".into()),
     }));
-    let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(None) }));
+    let commands =
+        bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(FoundRegister::Missing) }));
     assert!(failed_job(&commands).unwrap().contains("has vanished"));
     let refused = bench.all(Event::AttemptRequested);
     assert!(

@@ -66,7 +66,8 @@ fn a_register_write_of_unknown_outcome_leaves_the_files_and_is_settled_by_readin
         } else {
             record(JobOutcome::Running, 1, 9, &[1])
         };
-        let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(Some(found)) }));
+        let commands =
+            bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(FoundRegister::Own(found)) }));
         if happened {
             assert_eq!((announced(&commands), discarded(&commands)), (vec![2], directory(1)));
         } else {
@@ -94,7 +95,9 @@ fn an_open_register_write_outlives_the_timeout_without_losing_files_and_is_count
     assert!(bench.wait(SECOND * 2).contains(&Command::Storage(StorageCall::ReadRegister)));
     let found = record(JobOutcome::Running, 1, 9, &[1]);
     assert_eq!(
-        announced(&bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(Some(found)) }))),
+        announced(
+            &bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(FoundRegister::Own(found)) }))
+        ),
         [1]
     );
 }

@@ -277,7 +277,8 @@ fn a_register_that_is_broken_or_taken_over_still_answers_the_end() {
     bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
         outcome: RegisterOutcome::Unknown("timed out".into()),
     }));
-    let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(None) }));
+    let commands =
+        bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(FoundRegister::Missing) }));
     assert!(failed_job(&commands).is_some(), "{commands:?}");
     let commands = bench.on(Event::AttemptRequested);
     assert!(failed_job(&commands).is_some(), "whoever waits for an attempt waits for ever: {commands:?}");
@@ -289,6 +290,7 @@ fn a_register_that_is_broken_or_taken_over_still_answers_the_end() {
     bench.on(Event::Storage(StorageAnswer::RegisterUpdated {
         outcome: RegisterOutcome::Unknown("timed out".into()),
     }));
-    let commands = bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(None) }));
+    let commands =
+        bench.on(Event::Storage(StorageAnswer::RegisterRead { result: Ok(FoundRegister::Missing) }));
     assert!(matches!(unrecorded(&commands), Some((JobOutcome::Cancelled, _))), "{commands:?}");
 }

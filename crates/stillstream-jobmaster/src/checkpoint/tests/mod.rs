@@ -26,7 +26,7 @@ use crate::checkpoint::config::CheckpointConfig;
 use crate::checkpoint::event::{Event, RequestId};
 use crate::checkpoint::failure::FailureReason;
 use crate::checkpoint::storage::{
-    DiscardTarget, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
+    DiscardTarget, FoundRegister, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
 };
 use crate::message::{AckMetrics, Control};
 use crate::moment::Moment;
@@ -143,8 +143,8 @@ impl Bench {
     fn on(&mut self, event: Event) -> Vec<Command> {
         let quiet = |c: &Command| matches!(c, Command::WakeAt(_) | Command::Warn(_) | Command::Info(_));
         let undated = |command: Command| match command {
-            Command::Tell { generation, control: Control::Trigger { id, savepoint, stop, .. } } => {
-                trigger_as(generation.0, id.0, savepoint, stop)
+            Command::Tell { generation, control: Control::Trigger { id, savepoint, full, stop, .. } } => {
+                told(generation.0, id.0, savepoint, full, stop)
             }
             command => command,
         };
@@ -165,12 +165,17 @@ impl Bench {
     }
 
     fn request(&mut self, request: u64, forced: bool) -> Vec<Command> {
-        self.on(Event::TriggerRequested { request: RequestId(request), savepoint: None, forced })
+        self.on(Event::TriggerRequested { request: RequestId(request), savepoint: None, full: false, forced })
     }
 
     fn savepoint(&mut self, request: u64, location: &str) -> Vec<Command> {
         let savepoint = Some(target(location));
-        self.on(Event::TriggerRequested { request: RequestId(request), savepoint, forced: false })
+        self.on(Event::TriggerRequested {
+            request: RequestId(request),
+            savepoint,
+            full: false,
+            forced: false,
+        })
     }
 
     fn ack_event(&self, id: u64, subtask: SubtaskId) -> Event {
@@ -227,8 +232,12 @@ fn trigger(generation: u64, id: u64) -> Command {
 }
 
 fn trigger_as(generation: u64, id: u64, savepoint: Option<SavepointTarget>, stop: bool) -> Command {
+    told(generation, id, savepoint, false, stop)
+}
+
+fn told(generation: u64, id: u64, savepoint: Option<SavepointTarget>, full: bool, stop: bool) -> Command {
     // the time is looked at elsewhere
-    let control = Control::Trigger { id: CheckpointId(id), at_ms: 0, savepoint, stop };
+    let control = Control::Trigger { id: CheckpointId(id), at_ms: 0, savepoint, full, stop };
     Command::Tell { generation: Generation(generation), control }
 }
 

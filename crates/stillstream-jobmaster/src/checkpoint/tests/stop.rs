@@ -284,6 +284,25 @@ fn whoever_does_not_confirm_the_commits_of_a_stop_fails_the_attempt() {
 }
 
 #[test]
+fn a_drained_stop_whose_attempt_dies_between_its_commits_says_that_event_time_has_ended_where_the_job_goes_on()
+ {
+    for drain in [true, false] {
+        let mut bench = Bench::running(every_ten_seconds());
+        bench.stop(Some(PLACE), drain);
+        if drain {
+            let ended = Event::SourceEnded { generation: bench.generation, subtask: source() };
+            bench.on(ended);
+        }
+        bench.ack_both(1);
+        bench.metadata(1, WriteOutcome::Written);
+        bench.register_written();
+        let text = error(&bench.attempt_stops());
+        assert!(text.contains("the job restarts and goes on from savepoint 1"), "{text}");
+        assert_eq!(text.contains("event time has ended in it"), drain, "{text}");
+    }
+}
+
+#[test]
 fn a_cancel_wins_over_a_stop_until_the_stop_is_being_recorded() {
     let mut bench = Bench::running(CheckpointConfig {
         retention: Retention::DeleteOnCancellation,

@@ -110,6 +110,24 @@ fn a_reservation_that_is_never_answered_is_given_up() {
 }
 
 #[test]
+fn a_full_checkpoint_is_full_for_every_task_and_the_next_one_is_as_configured() {
+    let mut bench = Bench::running(every_ten_seconds());
+    let full = Event::TriggerRequested { request: RequestId(5), savepoint: None, full: true, forced: false };
+    assert_eq!(bench.on(full.clone()), [told(1, 1, None, true, false)]);
+    // one that has to wait for its turn stays full
+    assert_eq!(bench.on(full), []);
+    bench.ack(1, source());
+    bench.ack(1, sink());
+    bench.metadata(1, WriteOutcome::Written);
+    assert_eq!(bench.register_written().last(), Some(&told(1, 2, None, true, false)));
+    bench.ack(2, source());
+    bench.ack(2, sink());
+    bench.metadata(2, WriteOutcome::Written);
+    bench.register_written();
+    assert_eq!(bench.wait(SECOND * 10), [told(1, 3, None, false, false)]);
+}
+
+#[test]
 fn deletions_that_hang_do_not_stop_checkpoints_for_longer_than_one_interval() {
     let mut bench = Bench::running(every_ten_seconds());
     for id in 1..=3 {

@@ -133,7 +133,7 @@ fn a_failure_between_two_attempts_is_only_said() {
 fn a_request_for_a_checkpoint_is_refused_where_none_are_taken() {
     let mut bench = Bench::new(None, 0);
     bench.on(JobEvent::Submitted);
-    bench.on(JobEvent::TriggerCheckpoint(RequestId(3)));
+    bench.on(JobEvent::TriggerCheckpoint(RequestId(3), CheckpointType::Configured));
     let refused = |command: &JobCommand| {
         matches!(command, JobCommand::Reply { request: RequestId(3), result: Err(failure) }
             if failure.reason == FailureReason::PeriodicSchedulerShutdown)

@@ -198,7 +198,7 @@ fn a_dataflow_that_does_not_drain_is_left_and_the_job_has_finished() {
 fn a_job_that_another_process_took_over_stops_its_workers_and_writes_nothing() {
     let mut bench = Bench::running();
     bench.storage = Storage::Silent;
-    bench.on(JobEvent::TriggerCheckpoint(RequestId(1)));
+    bench.on(JobEvent::TriggerCheckpoint(RequestId(1), CheckpointType::Configured));
     bench.up_to_metadata();
     let outcome = RegisterOutcome::Fenced(Generation(9));
     bench.on(JobEvent::Storage(StorageAnswer::RegisterUpdated { outcome }));
@@ -216,4 +216,24 @@ fn a_panic_of_a_thread_that_owes_an_answer_ends_the_job_as_it_stands() {
     bench.stops(false);
     assert!(bench.error().contains("checkpoint-io-0"));
     assert_eq!(bench.outcome(), Some(JobOutcome::Running), "nothing is recorded");
+}
+
+#[test]
+fn an_incremental_checkpoint_of_a_job_that_takes_none_is_refused_with_the_key_and_a_full_one_is_taken() {
+    let mut bench = Bench::running();
+    bench.on(JobEvent::TriggerCheckpoint(RequestId(4), CheckpointType::Incremental));
+    let refusal = bench.seen.iter().find_map(|command| match command {
+        JobCommand::Reply { request: RequestId(4), result: Err(failure) } => Some(failure.to_string()),
+        _ => None,
+    });
+    let refusal = refusal.unwrap_or_default();
+    assert!(
+        refusal.contains("job `job`") && refusal.contains("execution.checkpointing.incremental"),
+        "{refusal}"
+    );
+    bench.on(JobEvent::TriggerCheckpoint(RequestId(5), CheckpointType::Full));
+    let is_full = |command: &JobCommand| {
+        matches!(command, JobCommand::Tell { control: Control::Trigger { full: true, .. }, .. })
+    };
+    assert!(bench.seen.iter().any(is_full), "{:?}", bench.seen);
 }

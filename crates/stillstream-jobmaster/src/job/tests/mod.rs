@@ -8,9 +8,9 @@ mod stop;
 use std::time::Duration;
 
 use stillstream_types::{
-    CheckpointId, CheckpointKind, CompletedRef, Error, ErrorKind, Generation, JobId, JobOutcome,
-    RegisterRecord, RestartStrategy, Result, SavepointFormat, SavepointTarget, SubtaskId, SubtaskIndex,
-    TaskSnapshot, VertexId,
+    CheckpointId, CheckpointKind, CheckpointType, CompletedRef, Error, ErrorKind, Generation, JobId,
+    JobOutcome, RegisterRecord, RestartStrategy, Result, SavepointFormat, SavepointTarget, SubtaskId,
+    SubtaskIndex, TaskSnapshot, VertexId,
 };
 
 use super::engine::JobEngine;
@@ -19,7 +19,9 @@ use super::status::JobStatus;
 use crate::checkpoint::config::CheckpointConfig;
 use crate::checkpoint::event::RequestId;
 use crate::checkpoint::failure::FailureReason;
-use crate::checkpoint::storage::{References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome};
+use crate::checkpoint::storage::{
+    FoundRegister, References, RegisterOutcome, StorageAnswer, StorageCall, WriteOutcome,
+};
 use crate::message::{AckMetrics, Control, Report, RestoredState};
 use crate::moment::Moment;
 use crate::plan::TaskInfo;
@@ -137,7 +139,10 @@ impl Bench {
                 self.register = Some(record);
                 StorageAnswer::RegisterUpdated { outcome: RegisterOutcome::Written }
             }
-            StorageCall::ReadRegister => StorageAnswer::RegisterRead { result: Ok(self.register.clone()) },
+            StorageCall::ReadRegister => {
+                let found = self.register.clone().map_or(FoundRegister::Missing, FoundRegister::Own);
+                StorageAnswer::RegisterRead { result: Ok(found) }
+            }
             StorageCall::ListDirectories => StorageAnswer::DirectoriesListed { names: Vec::new() },
             StorageCall::ReadReferences { completed, .. } => {
                 let found = completed.into_iter().map(|checkpoint| (checkpoint.id, Vec::new())).collect();

@@ -113,7 +113,7 @@ fn a_suspend_ends_the_job_in_each_phase_in_which_nothing_runs() {
 #[test]
 fn a_suspend_during_a_restart_is_answered_with_the_newest_checkpoint() {
     let mut bench = Bench::running();
-    bench.on(JobEvent::TriggerCheckpoint(RequestId(1)));
+    bench.on(JobEvent::TriggerCheckpoint(RequestId(1), CheckpointType::Configured));
     bench.acknowledge(1);
     bench.fails(ErrorKind::User);
     bench.stop(suspend());

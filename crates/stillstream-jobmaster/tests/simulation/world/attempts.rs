@@ -21,6 +21,15 @@ pub struct Known {
     files: Sent,
     /// What it named for checkpoints of which it has not heard yet.
     sent: BTreeMap<CheckpointId, Sent>,
+    /// Full ones of which it has not heard yet: once one is completed, nothing keeps what was confirmed before.
+    full: BTreeSet<CheckpointId>,
+}
+
+/// What the word for a barrier says of its checkpoint.
+pub struct Barrier {
+    pub place: Option<Arc<str>>,
+    pub full: bool,
+    pub stop: bool,
 }
 
 /// One try to run the job.
@@ -48,6 +57,8 @@ pub struct Attempt {
     cuts: BTreeMap<CheckpointId, u64>,
     /// Which of these are savepoints.
     places: BTreeMap<CheckpointId, Arc<str>>,
+    /// Which of these name no file of an earlier one.
+    full: BTreeSet<CheckpointId>,
     /// What each sink has prepared and not committed.
     prepared: BTreeMap<SubtaskId, Vec<Transaction>>,
     /// The newest barrier that each sink has seen.
@@ -137,7 +148,7 @@ impl World {
         let named = |file: &NamedStream| Some((file.name.parse().ok()?, file.stream.path()?.to_owned()));
         let files: Sent = handles.iter().flat_map(|handle| &handle.files).filter_map(named).collect();
         let (local, confirmed) = (files.keys().copied().collect(), attempt.restored.checkpoint);
-        attempt.known.insert(subtask, Known { local, confirmed, files, sent: BTreeMap::new() });
+        attempt.known.insert(subtask, Known { local, confirmed, files, ..Known::default() });
         attempt.open.insert(subtask);
         if attempt.is_sink(subtask) {
             let restored = attempt.prepared.remove(&subtask).unwrap_or_default();
@@ -175,8 +186,7 @@ impl World {
         node: usize,
         generation: Generation,
         checkpoint: CheckpointId,
-        savepoint: Option<Arc<str>>,
-        stop: bool,
+        Barrier { place, full, stop }: Barrier,
     ) {
         if let Some(attempt) = self.attempt(node, generation) {
             assert!(!attempt.held, "checkpoint {checkpoint} begins behind the last one of a stop");
@@ -184,7 +194,8 @@ impl World {
             assert!(!attempt.drained || !attempt.cut_since, "checkpoint {checkpoint} begins behind a drain");
             attempt.cut_since = attempt.drained;
             attempt.cuts.insert(checkpoint, attempt.position);
-            attempt.places.extend(savepoint.map(|place| (checkpoint, place)));
+            attempt.places.extend(place.map(|place| (checkpoint, place)));
+            attempt.full.extend(full.then_some(checkpoint));
             attempt.held |= stop;
         }
         self.cut_splits(node, generation, checkpoint);
@@ -228,6 +239,7 @@ impl World {
             Some(location) => location.to_string(),
             None => checkpoint_paths::checkpoint(checkpoint),
         };
+        let full = attempt.full.contains(&checkpoint);
         let Some(content) = self.prepare(node, generation, checkpoint, subtask) else { return };
         let Some(mut known) =
             self.attempt(node, generation).and_then(|attempt| attempt.known.remove(&subtask))
@@ -239,10 +251,11 @@ impl World {
             self.local += 1;
             known.local.insert(self.local);
         }
+        known.full.extend(full.then_some(checkpoint));
         let mut sent = Sent::new();
         // a savepoint owns all its files
         for name in known.local.iter().filter(|_| place.is_none()) {
-            let file = known.files.get(name).cloned();
+            let file = known.files.get(name).filter(|_| known.full.is_empty()).cloned();
             sent.insert(*name, file.unwrap_or_else(|| self.upload(checkpoint, generation, subtask)));
         }
         known.sent.insert(checkpoint, sent.clone());
@@ -333,6 +346,9 @@ impl World {
         {
             (known.confirmed, known.files) = (checkpoint, files);
         }
+        if let Some(known) = attempt.known.get_mut(&subtask) {
+            known.full.retain(|full| *full > checkpoint);
+        }
         let prepared = attempt.prepared.entry(subtask).or_default();
         let committed: Vec<Transaction> =
             prepared.iter().filter(|transaction| transaction.checkpoint <= checkpoint).cloned().collect();
@@ -340,6 +356,16 @@ impl World {
         self.tally.committed += committed.len() as u64;
         self.output.commit(&committed);
         self.report(node, generation, Report::Committed { checkpoint, subtask });
+    }
+
+    /// The tasks hear that a checkpoint was given up.
+    pub(super) fn aborted(&mut self, node: usize, generation: Generation, checkpoint: CheckpointId) {
+        if let Some(attempt) = self.attempt(node, generation) {
+            attempt.known.values_mut().for_each(|known| {
+                known.full.remove(&checkpoint);
+                known.sent.remove(&checkpoint);
+            });
+        }
     }
 
     pub(super) fn some_task_fails(&mut self, node: usize, generation: Generation) {

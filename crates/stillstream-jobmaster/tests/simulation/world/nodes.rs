@@ -74,7 +74,7 @@ impl World {
             began: None,
         });
         record.generation.0 += 1;
-        self.register = Some(record.clone());
+        (self.register, self.owner) = (Some(record.clone()), self.nodes.len());
         let plan = self.plan.clone();
         let setup = JobSetup {
             job: job(),
@@ -180,8 +180,8 @@ impl World {
                 }
             }
             3..7 => {
-                let request = RequestId(0);
-                self.feed(at, JobEvent::TriggerCheckpoint(request));
+                let kind = if self.below(2) == 0 { CheckpointType::Full } else { CheckpointType::Configured };
+                self.feed(at, JobEvent::TriggerCheckpoint(RequestId(0), kind));
             }
             7 if self.input.is_none() && self.below(4) == 0 => {
                 self.input = Some(self.furthest + self.below(40));

@@ -1,5 +1,6 @@
 //! The shell: carries commands out, and checks what each one promises.
 
+use super::attempts::Barrier;
 use super::*;
 
 impl World {
@@ -59,13 +60,14 @@ impl World {
         let (plan, workers) = (node.plan.clone(), node.plan.iter().copied().max().unwrap_or(1) as usize);
         let subtasks: Vec<SubtaskId> = nodes::tasks(&plan).into_iter().map(|task| task.id).collect();
         match control {
-            Control::Trigger { id, savepoint, stop, .. } => {
+            Control::Trigger { id, savepoint, full, stop, .. } => {
                 // a leader that does not know yet that it is none may use up what it reserved, but never an
                 // id of another
                 assert!(self.used.insert(id), "id {id} is used twice");
                 assert!(id > node.used, "id {id} after {}", node.used);
                 node.used = id;
-                self.cut(at, generation, id, savepoint.map(|target| target.location), stop);
+                let place = savepoint.map(|target| target.location);
+                self.cut(at, generation, id, Barrier { place, full, stop });
                 for subtask in subtasks {
                     self.bag.push(Action::Snapshot { node: at, generation, checkpoint: id, subtask });
                 }
@@ -82,7 +84,10 @@ impl World {
                     self.bag.push(Action::Commit { node: at, generation, checkpoint: id, subtask });
                 }
             }
-            Control::Aborted { .. } => self.tally.aborted += 1,
+            Control::Aborted { id } => {
+                self.tally.aborted += 1;
+                self.aborted(at, generation, id);
+            }
             Control::Drain => self.bag.push(Action::Drain { node: at, generation }),
             Control::Finish | Control::Stop => {
                 let drain = control == Control::Finish;

@@ -22,7 +22,13 @@ impl World {
         match call {
             StorageCall::UpdateRegister { expected, record } => self.compare_and_set(node, expected, record),
             StorageCall::ReadRegister => {
-                let result = if self.fault() { Err("unreachable".into()) } else { Ok(self.register.clone()) };
+                let fault = self.fault();
+                let result = match &self.register {
+                    _ if fault => Err("unreachable".into()),
+                    Some(found) if node == Some(self.owner) => Ok(FoundRegister::Own(found.clone())),
+                    Some(found) => Ok(FoundRegister::Foreign(found.generation)),
+                    None => Ok(FoundRegister::Missing),
+                };
                 self.answer(node, StorageAnswer::RegisterRead { result });
             }
             StorageCall::WriteMetadata { metadata, savepoint } => {
@@ -104,7 +110,7 @@ impl World {
         let outcome = match &self.register {
             _ if fault => RegisterOutcome::Unknown("timed out".into()),
             _ if happens => RegisterOutcome::Written,
-            Some(found) if found.generation > record.generation => RegisterOutcome::Fenced(found.generation),
+            Some(found) if node != Some(self.owner) => RegisterOutcome::Fenced(found.generation),
             _ => RegisterOutcome::Unknown("the record has changed".into()),
         };
         if happens {
@@ -123,10 +129,10 @@ impl World {
             if record.outcome == JobOutcome::Running && old.outcome == JobOutcome::Running {
                 assert!(newest(&record) >= newest(old), "the newest checkpoint went back");
             }
-            // what has ended does not end otherwise, and begins only with another generation
+            // what has ended does not end otherwise, and begins only under another generation than it ended
             let is_over = !matches!(old.outcome, JobOutcome::Running | JobOutcome::Failed);
             assert!(
-                !is_over || record.outcome == old.outcome || record.generation > old.generation,
+                !is_over || record.outcome == old.outcome || !self.ends.contains_key(&record.generation),
                 "{old:?} -> {record:?}"
             );
         }

@@ -166,12 +166,12 @@ pub(crate) fn decode_report(message: FromWorker) -> Result<Option<Report>> {
 impl From<Control> for FromManager {
     fn from(control: Control) -> Self {
         match control {
-            Control::Trigger { id, at_ms, savepoint, stop } => {
+            Control::Trigger { id, at_ms, savepoint, full, stop } => {
                 let savepoint = savepoint.map(|target| Savepoint {
                     location: target.location.to_string(),
                     native: target.format == SavepointFormat::Native,
                 });
-                Self::Trigger(Trigger { id: id.0, at_ms, savepoint, stop })
+                Self::Trigger(Trigger { id: id.0, at_ms, savepoint, stop, full })
             }
             Control::Drain => Self::Drain(()),
             Control::Assign(assignment) => Self::Assign(assignment.into()),
@@ -187,14 +187,14 @@ impl FromManager {
     /// The control message; `None` for a message of another kind.
     pub fn control(&self) -> Option<Control> {
         Some(match self {
-            Self::Trigger(Trigger { id, at_ms, savepoint, stop }) => {
+            Self::Trigger(Trigger { id, at_ms, savepoint, stop, full }) => {
                 let format =
                     |native| if native { SavepointFormat::Native } else { SavepointFormat::Canonical };
                 let savepoint = savepoint.as_ref().map(|savepoint| SavepointTarget {
                     location: savepoint.location.as_str().into(),
                     format: format(savepoint.native),
                 });
-                Control::Trigger { id: CheckpointId(*id), at_ms: *at_ms, savepoint, stop: *stop }
+                Control::Trigger { id: CheckpointId(*id), at_ms: *at_ms, savepoint, full: *full, stop: *stop }
             }
             Self::Complete(id) => Control::Complete { id: CheckpointId(*id) },
             Self::Aborted(id) => Control::Aborted { id: CheckpointId(*id) },
@@ -299,7 +299,7 @@ mod tests {
         }
         for control in [
             Control::Stop,
-            Control::Trigger { id: checkpoint, at_ms: 12, savepoint: None, stop: false },
+            Control::Trigger { id: checkpoint, at_ms: 12, savepoint: None, full: true, stop: false },
             Control::Trigger {
                 id: checkpoint,
                 at_ms: 12,
@@ -307,6 +307,7 @@ mod tests {
                     location: "/savepoints/savepoint-ababab-1".into(),
                     format: SavepointFormat::Native,
                 }),
+                full: false,
                 stop: true,
             },
             Control::Drain,

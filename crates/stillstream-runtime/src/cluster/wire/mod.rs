@@ -75,6 +75,9 @@ pub(crate) struct Figures {
     /// Totals by name.
     #[prost(btree_map = "string, uint64", tag = "2")]
     pub counters: BTreeMap<String, u64>,
+    /// What goes up and down, by name.
+    #[prost(btree_map = "string, uint64", tag = "3")]
+    pub gauges: BTreeMap<String, u64>,
 }
 
 /// The figures of one worker, in the order in which they are declared.
@@ -260,6 +263,8 @@ pub(crate) struct Trigger {
     savepoint: Option<Savepoint>,
     #[prost(bool, tag = "4")]
     stop: bool,
+    #[prost(bool, tag = "5")]
+    full: bool,
 }
 
 /// [`SavepointTarget`].

@@ -57,8 +57,8 @@ impl Chain {
                 if turn.is_over() {
                     return Ok(self.pause(Pause::TurnOver, turn));
                 }
-                let ready = self.call(at, ports, |body, _| match body {
-                    Body::Operator(operator) => operator.ready(),
+                let ready = self.call(at, ports, |body, out| match body {
+                    Body::Operator(operator) => operator.ready(out),
                     Body::Source(_) => Ok(true),
                 })?;
                 if !ready {

@@ -15,7 +15,7 @@ use crate::dataflow::attempt::WorkerAttempt;
 use crate::flow::credits::Amount;
 use crate::operator::batch::AnyBatch;
 use crate::panics::catch;
-use crate::plan::Splitter;
+use crate::plan::{Placement, Splitter};
 
 /// Sends whole batches to the subtask that the producer wrote into them.
 struct Directed;
@@ -71,6 +71,8 @@ impl Stamping {
 struct Distribution {
     splitter: Box<dyn Splitter>,
     stamping: Stamping,
+    /// Where the subtasks of the consumer run.
+    to: Placement,
 }
 
 impl Distributor<AnyBatch> for Distribution {
@@ -80,10 +82,11 @@ impl Distributor<AnyBatch> for Distribution {
         stamp: &Stamp<T>,
         pushers: &mut [P],
     ) {
-        let Self { splitter, stamping } = self;
+        let Self { splitter, stamping, to } = self;
         // the key selector is the user's code: a panic in it must not unwind through Timely
         let split = catch("the key selector", || {
             splitter.split(std::mem::take(container), &mut |target, mut batch| {
+                let target = to.worker_of(target);
                 stamping.stamp(target, &mut batch);
                 Message::push_at(&mut batch, stamp.clone(), &mut pushers[target]);
             })
@@ -94,8 +97,9 @@ impl Distributor<AnyBatch> for Distribution {
     }
 
     fn flush<T: Clone, P: Push<Message<T, AnyBatch>>>(&mut self, stamp: &Stamp<T>, pushers: &mut [P]) {
-        let Self { splitter, stamping } = self;
+        let Self { splitter, stamping, to } = self;
         splitter.flush(&mut |target, mut batch| {
+            let target = to.worker_of(target);
             stamping.stamp(target, &mut batch);
             Message::push_at(&mut batch, stamp.clone(), &mut pushers[target]);
         });
@@ -142,7 +146,7 @@ pub(crate) enum Channel {
     /// To the same worker.
     Local { edge: u32, attempt: Rc<WorkerAttempt> },
     /// To any worker.
-    Exchange { edge: u32, attempt: Rc<WorkerAttempt>, splitter: Box<dyn Splitter> },
+    Exchange { edge: u32, attempt: Rc<WorkerAttempt>, splitter: Box<dyn Splitter>, to: Placement },
 }
 
 impl ParallelizationContract<u64, AnyBatch> for Channel {
@@ -161,9 +165,9 @@ impl ParallelizationContract<u64, AnyBatch> for Channel {
                 let (inner, puller) = worker.pipeline::<Message<u64, AnyBatch>>(identifier, address);
                 (Box::new(Local { inner, stamping: Stamping::new(edge, attempt) }), Box::new(puller))
             }
-            Self::Exchange { edge, attempt, splitter } => {
+            Self::Exchange { edge, attempt, splitter, to } => {
                 let (mut pushers, puller) = worker.allocate::<Message<u64, AnyBatch>>(identifier, address);
-                let distribution = Distribution { splitter, stamping: Stamping::new(edge, attempt) };
+                let distribution = Distribution { splitter, stamping: Stamping::new(edge, attempt), to };
                 match pushers.pop() {
                     Some(only) if pushers.is_empty() => {
                         (Box::new(OnlyWorker { pushers: [only], distribution }), puller)

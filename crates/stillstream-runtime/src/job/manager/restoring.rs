@@ -1,4 +1,5 @@
-//! What an attempt starts from: it is read and divided among the subtasks off this thread, and then handed to the workers.
+//! What an attempt starts from: it is read and divided among the subtasks off this thread, and then handed to
+//! the workers.
 
 use stillstream_jobmaster::{
     AttemptSpec, JobEvent, OperatorInfo, RestoreFrom, RestoredState, TaskInfo, plan_restore,

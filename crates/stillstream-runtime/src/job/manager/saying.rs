@@ -125,7 +125,8 @@ impl Manager {
         }
     }
 
-    /// A failure after which the job is started again; it is the `times`th of its kind since the newest checkpoint.
+    /// A failure after which the job is started again; it is the `times`th of its kind since the newest
+    /// checkpoint.
     pub(super) fn say_restart(&mut self, error: &Error, delay: Duration, times: u64) {
         let from = match self.engine.latest_completed() {
             Some(checkpoint) => format!("from checkpoint {checkpoint}"),

@@ -164,8 +164,8 @@ impl<T: Data> Contents<T> for Listed<T> {
     }
 }
 
-/// All records with their times, of which an evictor throws out some. `finish` makes of the rest what the window's function
-/// is given.
+/// All records with their times, of which an evictor throws out some. `finish` makes of the rest what the
+/// window's function is given.
 pub(crate) struct Evicted<E, G> {
     pub evictor: Arc<E>,
     pub finish: G,

@@ -1,8 +1,9 @@
 //! The operator behind every window that is not simple: any assigner, trigger, evictor and function.
 //!
-//! State lies by key and window ([`WindowKey`]); each window has timers of its own, those of its trigger and the one at which it
-//! is forgotten. What happens when, in which order, is Flink's `WindowOperator`: a record is added, then the trigger is asked,
-//! then the window fires, then it is purged; a window is forgotten at its last moment, or later by the allowed lateness.
+//! State lies by key and window ([`WindowKey`]); each window has timers of its own, those of its trigger and
+//! the one at which it is forgotten. What happens when, in which order, is Flink's `WindowOperator`: a record
+//! is added, then the trigger is asked, then the window fires, then it is purged; a window is forgotten at
+//! its last moment, or later by the allowed lateness.
 //!
 //! | module | what is inside |
 //! |---|---|

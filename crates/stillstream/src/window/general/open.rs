@@ -221,7 +221,8 @@ where
         }
     }
 
-    /// Adds a window to those of the key, and merges; gives back the window that the record is in, unless that is late.
+    /// Adds a window to those of the key, and merges; gives back the window that the record is in, unless
+    /// that is late.
     fn join(&mut self, key: &K, window: TimeWindow, hash: KeyHash) -> Result<Option<Merged>> {
         let Some(all) = self.sessions.clone() else { return Ok(None) };
         let own = Place::of(key, None, self.groups);
@@ -365,7 +366,8 @@ where
         self.ended
     }
 
-    /// Sees to the timers of processing time that are set when the input ends; says when it wants to be asked again.
+    /// Sees to the timers of processing time that are set when the input ends; says when it wants to be asked
+    /// again.
     pub fn end_of_input(&mut self, now_ms: i64, room: usize) -> Result<Option<i64>> {
         let next = self.processing_timers.peek_next_time();
         let again = match (self.pending_timers, next) {

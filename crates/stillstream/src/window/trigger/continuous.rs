@@ -26,8 +26,8 @@ fn end_of_interval(time: i64, interval: i64) -> i64 {
     time.saturating_sub(time.rem_euclid(interval)).saturating_add(interval)
 }
 
-/// Fires whenever the watermark passes a multiple of an interval, as long as the window has records, and at the end of the
-/// window.
+/// Fires whenever the watermark passes a multiple of an interval, as long as the window has records, and at
+/// the end of the window.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -130,8 +130,8 @@ impl<T> Trigger<T> for ContinuousEventTimeTrigger {
 
 /// Fires whenever the clock passes a multiple of an interval, as long as the window has records.
 ///
-/// A window of processing time also fires at its end. One of event time does not: what came after the last interval is
-/// forgotten with it.
+/// A window of processing time also fires at its end. One of event time does not: what came after the last
+/// interval is forgotten with it.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -159,7 +159,8 @@ impl ContinuousProcessingTimeTrigger {
 
     fn set(next: &mut Next, after: i64, at: i64, ctx: &mut TriggerContext<'_>) {
         let last = ctx.window().last().as_millis();
-        // the end of an event-time window can lie far back by the clock: the next timer is always later than the last one
+        // the end of an event-time window can lie far back by the clock: the next timer is always later than
+        // the last one
         let at = if last > after { at.min(last) } else { at };
         *next = Some(at);
         ctx.register_processing_time_timer(Timestamp::from_millis(at));

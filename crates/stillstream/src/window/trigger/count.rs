@@ -4,8 +4,8 @@ use stillstream_types::{Result, Timestamp};
 
 use super::{Trigger, TriggerContext, TriggerResult};
 
-/// Fires when a given number of records has come since it fired last, for each key and window. Not at the end of the window: what came
-/// after the last firing is forgotten with it.
+/// Fires when a given number of records has come since it fired last, for each key and window. Not at the end
+/// of the window: what came after the last firing is forgotten with it.
 ///
 /// ```
 /// use stillstream::prelude::*;

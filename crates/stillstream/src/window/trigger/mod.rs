@@ -54,11 +54,13 @@ impl TriggerResult {
     }
 }
 
-/// Says when a window fires (Flink's `Trigger`), for [`WindowedStream::trigger`](super::WindowedStream::trigger).
+/// Says when a window fires (Flink's `Trigger`), for
+/// [`WindowedStream::trigger`](super::WindowedStream::trigger).
 ///
-/// One trigger serves all keys and windows: what it must remember about one key's window is its [`State`](Self::State), which
-/// is kept with the window, goes into snapshots, and is forgotten with the window. Timers that it sets by the
-/// [`TriggerContext`] call it again for that key and window; of equal ones there is one.
+/// One trigger serves all keys and windows: what it must remember about one key's window is its
+/// [`State`](Self::State), which is kept with the window, goes into snapshots, and is forgotten with the
+/// window. Timers that it sets by the [`TriggerContext`] call it again for that key and window; of equal ones
+/// there is one.
 ///
 /// Fires with each record that is over a limit, and at the end of the window:
 ///
@@ -82,7 +84,12 @@ impl TriggerResult {
 ///         ctx.register_event_time_timer(ctx.window().last());
 ///         Ok(if *record > self.0 { TriggerResult::Fire } else { TriggerResult::Continue })
 ///     }
-///     fn on_event_time(&self, at: Timestamp, _: &mut (), ctx: &mut TriggerContext) -> Result<TriggerResult> {
+///     fn on_event_time(
+///         &self,
+///         at: Timestamp,
+///         _: &mut (),
+///         ctx: &mut TriggerContext,
+///     ) -> Result<TriggerResult> {
 ///         Ok(if at == ctx.window().last() { TriggerResult::Fire } else { TriggerResult::Continue })
 ///     }
 ///     fn clear(&self, _: &(), ctx: &mut TriggerContext) -> Result<()> {
@@ -103,7 +110,8 @@ impl TriggerResult {
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Trigger<T>: Send + Sync + 'static {
-    /// What is remembered for each key and window; `()` for nothing. A state that is equal to the default takes no room.
+    /// What is remembered for each key and window; `()` for nothing. A state that is equal to the default
+    /// takes no room.
     type State: Data + Default;
 
     /// A record has come into the window. It has been added to what the window holds.
@@ -146,13 +154,15 @@ pub trait Trigger<T>: Send + Sync + 'static {
         Ok(TriggerResult::Continue)
     }
 
-    /// Whether it can be used with windows that merge: sessions. One that says so has an [`on_merge`](Self::on_merge).
+    /// Whether it can be used with windows that merge: sessions. One that says so has an
+    /// [`on_merge`](Self::on_merge).
     fn can_merge(&self) -> bool {
         false
     }
 
-    /// Windows have merged into the one of the context. `state` is that of the new window, still the default; `merged` are
-    /// those of the windows that it is made of. Afterwards the old windows are [cleared](Self::clear).
+    /// Windows have merged into the one of the context. `state` is that of the new window, still the default;
+    /// `merged` are those of the windows that it is made of. Afterwards the old windows are
+    /// [cleared](Self::clear).
     ///
     /// # Errors
     /// As [`on_element`](Self::on_element).
@@ -218,7 +228,8 @@ impl TriggerContext<'_> {
         Timestamp::from_millis(self.now_ms)
     }
 
-    /// Calls [`Trigger::on_event_time`] when the watermark reaches `at`; with the next watermark if it has already.
+    /// Calls [`Trigger::on_event_time`] when the watermark reaches `at`; with the next watermark if it has
+    /// already.
     pub fn register_event_time_timer(&mut self, at: Timestamp) {
         self.requests.push(TimerRequest { domain: TimeDomain::EventTime, at, delete: false });
     }

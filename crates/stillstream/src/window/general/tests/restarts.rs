@@ -1,4 +1,5 @@
-//! Every kind of window over restarts and changes of the parallelism: as if nothing had happened, whatever the backend.
+//! Every kind of window over restarts and changes of the parallelism: as if nothing had happened, whatever
+//! the backend.
 
 use super::*;
 use crate::testing::DriverSnapshot;
@@ -159,7 +160,8 @@ fn check(straight: &mut Driver<Line>, restarted: &mut Driver<Line>, what: &str) 
     found.len()
 }
 
-/// Runs a window without and with restarts, and compares after each step. Gives back how many results there were.
+/// Runs a window without and with restarts, and compares after each step. Gives back how many results there
+/// were.
 fn compare(what: &str, build: Build, backend: Backend, seed: u64) -> usize {
     let (mut random, mut maker) = (Random(seed + 1), Maker::new(build, backend));
     let (mut straight, mut restarted) = (Driver::new(build), maker.driver(1 + random.below(3) as u32));

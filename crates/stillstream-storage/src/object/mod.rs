@@ -1,6 +1,10 @@
 //! Any [`object_store::ObjectStore`] as a [`BlobStore`].
 
-use std::collections::VecDeque;
+mod error;
+mod writer;
+
+use std::any::Any;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
@@ -8,23 +12,24 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use futures::TryStreamExt;
+use error::{read_error, write_error};
+use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{
-    MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
-};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use crate::error::{SHORT, StorageError};
 use crate::options::StorageOptions;
+#[cfg(feature = "cloud")]
+use crate::remote::Background;
 use crate::store::{BlobStore, BlobWriter, CasSupport, Created, Deleted, Entry, Replaced, Tag, check_key};
+use writer::ObjectWriter;
 
-/// Size of a part of a large upload. S3 wants at least 5 MiB and takes 10 000 parts: up to 78 GiB for one
-/// stream.
-const PART_BYTES: usize = 8 << 20;
-/// Parts of one stream that may be on their way at once.
-const PARTS_IN_FLIGHT: usize = 4;
+/// A long range is read in pieces of this size, so that each has a deadline of its own.
+const PIECE_BYTES: u64 = 8 << 20;
+/// Pieces of one range that may be on their way at once.
+const PIECES_IN_FLIGHT: usize = 4;
 
 /// A prefix of an object store as a [`BlobStore`]. Requests run on the given Tokio runtime; each has a
 /// deadline.
@@ -38,6 +43,8 @@ struct Inner {
     cas: CasSupport,
     handle: Handle,
     deadline: Duration,
+    /// What the handle is of, where nobody else keeps it.
+    _background: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl fmt::Debug for ObjectBlobStore {
@@ -58,9 +65,35 @@ impl ObjectBlobStore {
         options: &StorageOptions,
         handle: Handle,
     ) -> Self {
+        Self::build(store, prefix, uri.into(), cas, options, handle, None)
+    }
+
+    /// The same on a runtime that lives as long as the store.
+    #[cfg(feature = "cloud")]
+    pub(crate) fn on(
+        background: Arc<Background>,
+        store: Arc<dyn ObjectStore>,
+        location: &crate::location::RemoteLocation,
+        cas: CasSupport,
+        options: &StorageOptions,
+    ) -> Self {
+        let handle = background.handle().clone();
+        Self::build(store, location.path(), location.to_string(), cas, options, handle, Some(background))
+    }
+
+    fn build(
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        uri: String,
+        cas: CasSupport,
+        options: &StorageOptions,
+        handle: Handle,
+        background: Option<Arc<dyn Any + Send + Sync>>,
+    ) -> Self {
         let prefix = prefix.trim_matches('/').to_owned();
-        let uri = uri.into().trim_end_matches('/').to_owned();
-        Self(Arc::new(Inner { store, prefix, uri, cas, handle, deadline: options.deadline }))
+        let uri = uri.trim_end_matches('/').to_owned();
+        let deadline = options.deadline;
+        Self(Arc::new(Inner { store, prefix, uri, cas, handle, deadline, _background: background }))
     }
 
     fn path(&self, key: &str) -> Result<Path, StorageError> {
@@ -69,10 +102,47 @@ impl ObjectBlobStore {
     }
 
     fn raw_path(&self, key: &str) -> Result<Path, StorageError> {
-        Path::parse(crate::store::join(&self.0.prefix, key)).map_err(|error| StorageError::BadLocation {
+        let whole =
+            if key.is_empty() { self.0.prefix.clone() } else { crate::store::join(&self.0.prefix, key) };
+        Path::parse(whole).map_err(|error| StorageError::BadLocation {
             location: self.display(key),
             reason: error.to_string(),
         })
+    }
+
+    /// Deletes in batches where the store has such a request; which of them are surely gone.
+    fn delete_batch(&self, keys: &[String]) -> Option<HashSet<Path>> {
+        let paths: Vec<Path> = keys.iter().map(|key| self.path(key)).collect::<Result<_, _>>().ok()?;
+        let store = self.0.store.clone();
+        let request = async move {
+            let paths = futures::stream::iter(paths.into_iter().map(Ok)).boxed();
+            Ok(store
+                .delete_stream(paths)
+                .filter_map(async |deleted| deleted.ok())
+                .collect::<HashSet<Path>>()
+                .await)
+        };
+        self.wait("delete", "", request).ok()
+    }
+
+    /// The bytes from `offset` to `end`, a few pieces at a time; fewer where a store gives fewer.
+    fn read_pieces(&self, key: &str, offset: u64, end: u64) -> Result<Vec<u8>, StorageError> {
+        let (path, shown) = (self.path(key)?, self.display(key));
+        let (mut bytes, mut at, mut in_flight) = (Vec::new(), offset, VecDeque::new());
+        while at < end || !in_flight.is_empty() {
+            while at < end && in_flight.len() < PIECES_IN_FLIGHT {
+                let (store, path, to) =
+                    (self.0.store.clone(), path.clone(), end.min(at.saturating_add(PIECE_BYTES)));
+                in_flight.push_back(self.0.spawn(async move { store.get_range(&path, at..to).await }));
+                at = to;
+            }
+            if let Some(oldest) = in_flight.pop_front() {
+                let piece = self.0.receive("read", &shown, &oldest);
+                let piece = piece.map_err(|failure| read_error("read", shown.clone(), failure))?;
+                bytes.extend_from_slice(&piece);
+            }
+        }
+        Ok(bytes)
     }
 
     fn wait<T: Send + 'static>(
@@ -124,53 +194,13 @@ impl Inner {
     }
 }
 
-/// A failed read: it had no effect, whatever the reason.
-fn read_error(operation: &'static str, path: String, failure: Failure) -> StorageError {
-    let source = match failure {
-        Failure::Store(object_store::Error::NotFound { .. }) => return StorageError::NotFound { path },
-        Failure::Store(error) => io_error(error),
-        Failure::Unanswered(error) => std::io::Error::new(std::io::ErrorKind::TimedOut, error.to_string()),
-    };
-    StorageError::io(operation, path, source)
-}
-
-/// A failed write: determinate only where the store said no.
-fn write_error(operation: &'static str, path: String, failure: Failure) -> StorageError {
-    use object_store::Error as E;
-    match failure {
-        Failure::Unanswered(error) => error,
-        Failure::Store(
-            error @ (E::InvalidPath { .. }
-            | E::NotSupported { .. }
-            | E::NotImplemented { .. }
-            | E::PermissionDenied { .. }
-            | E::Unauthenticated { .. }
-            | E::UnknownConfigurationKey { .. }
-            | E::NotFound { .. }
-            | E::AlreadyExists { .. }
-            | E::Precondition { .. }),
-        ) => StorageError::Io { operation, path, source: io_error(error) },
-        Failure::Store(error) => StorageError::Indeterminate { operation, path, reason: error.to_string() },
-    }
-}
-
-fn io_error(error: object_store::Error) -> std::io::Error {
-    use object_store::Error as E;
-    let kind = match &error {
-        E::PermissionDenied { .. } | E::Unauthenticated { .. } => std::io::ErrorKind::PermissionDenied,
-        E::NotSupported { .. } | E::NotImplemented { .. } => std::io::ErrorKind::Unsupported,
-        _ => std::io::ErrorKind::Other,
-    };
-    std::io::Error::new(kind, error)
-}
-
 fn tag_of(result: object_store::PutResult) -> Tag {
     Tag { e_tag: result.e_tag, version: result.version }
 }
 
 impl BlobStore for ObjectBlobStore {
     fn display(&self, key: &str) -> String {
-        crate::store::join(&self.0.uri, key)
+        if key.is_empty() { self.0.uri.clone() } else { crate::store::join(&self.0.uri, key) }
     }
 
     fn local_folder(&self, _: &str) -> Result<Option<PathBuf>, StorageError> {
@@ -209,15 +239,7 @@ impl BlobStore for ObjectBlobStore {
     }
 
     fn create(&self, key: &str) -> Result<Box<dyn BlobWriter>, StorageError> {
-        let path = self.path(key)?;
-        Ok(Box::new(ObjectWriter {
-            store: self.0.clone(),
-            shown: self.display(key),
-            path,
-            part: Vec::new(),
-            upload: None,
-            in_flight: VecDeque::new(),
-        }))
+        Ok(Box::new(ObjectWriter::new(self.0.clone(), self.path(key)?, self.display(key))))
     }
 
     fn get(&self, key: &str) -> Result<(Vec<u8>, Option<Tag>), StorageError> {
@@ -241,9 +263,8 @@ impl BlobStore for ObjectBlobStore {
             let short = || StorageError::corrupt(self.display(key), SHORT, format!("at least {end}"), found);
             return if found < end { Err(short()) } else { Ok(Vec::new()) };
         }
-        let (store, path) = (self.0.store.clone(), self.path(key)?);
-        match self.wait("read", key, async move { store.get_range(&path, offset..end).await }) {
-            Ok(bytes) if bytes.len() as u64 == len => Ok(bytes.into()),
+        match self.read_pieces(key, offset, end) {
+            Ok(bytes) if bytes.len() as u64 == len => Ok(bytes),
             // a range that reaches past the end is cut by some stores and refused by others
             result => {
                 let found = self.len(key)?;
@@ -252,7 +273,7 @@ impl BlobStore for ObjectBlobStore {
                     return Err(StorageError::corrupt(self.display(key), SHORT, at_least, found));
                 }
                 match result {
-                    Err(failure) => Err(read_error("read", self.display(key), failure)),
+                    Err(error) => Err(error),
                     Ok(bytes) => {
                         let what = "bytes of a range request";
                         Err(StorageError::corrupt(self.display(key), what, len, bytes.len()))
@@ -282,6 +303,28 @@ impl BlobStore for ObjectBlobStore {
         Ok(found.into_iter().filter_map(entry).collect())
     }
 
+    fn folders(&self, prefix: &str) -> Result<Vec<String>, StorageError> {
+        let (store, path) = (self.0.store.clone(), self.raw_path(prefix)?);
+        let found = self
+            .wait("list", prefix, async move { store.list_with_delimiter(Some(&path)).await })
+            .map_err(|failure| read_error("list", self.display(prefix), failure))?;
+        let name = |path: &Path| path.filename().map(str::to_owned);
+        Ok(found.common_prefixes.iter().filter_map(name).collect())
+    }
+
+    fn delete_all(&self, keys: &[String]) -> Vec<Result<Deleted, StorageError>> {
+        if keys.len() < 2 {
+            return keys.iter().map(|key| self.delete(key)).collect();
+        }
+        // what a batch does not confirm is deleted alone, which also says why it could not be
+        let confirmed = self.delete_batch(keys).unwrap_or_default();
+        let one = |key: &String| match self.path(key) {
+            Ok(path) if confirmed.contains(&path) => Ok(Deleted::Yes),
+            _ => self.delete(key),
+        };
+        keys.iter().map(one).collect()
+    }
+
     fn delete(&self, key: &str) -> Result<Deleted, StorageError> {
         let (store, path) = (self.0.store.clone(), self.path(key)?);
         match self.wait("delete", key, async move { store.delete(&path).await }) {
@@ -297,109 +340,5 @@ impl BlobStore for ObjectBlobStore {
 
     fn sync_folder(&self, _: &str) -> Result<(), StorageError> {
         Ok(())
-    }
-}
-
-/// A stream on its way: one put when it is short, parts when it is long.
-struct ObjectWriter {
-    store: Arc<Inner>,
-    shown: String,
-    path: Path,
-    part: Vec<u8>,
-    upload: Option<Box<dyn MultipartUpload>>,
-    in_flight: VecDeque<Pending<()>>,
-}
-
-impl fmt::Debug for ObjectWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectWriter").field("path", &self.shown).finish_non_exhaustive()
-    }
-}
-
-impl ObjectWriter {
-    fn receive<T>(&self, pending: &Pending<T>) -> Result<T, StorageError> {
-        let answer = self.store.receive("write", &self.shown, pending);
-        answer.map_err(|failure| write_error("write", self.shown.clone(), failure))
-    }
-
-    /// Waits until at most `limit` parts are on their way.
-    fn drain(&mut self, limit: usize) -> Result<(), StorageError> {
-        while self.in_flight.len() > limit {
-            if let Some(oldest) = self.in_flight.pop_front() {
-                self.receive(&oldest)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn send_part(&mut self) -> Result<(), StorageError> {
-        self.drain(PARTS_IN_FLIGHT - 1)?;
-        if self.upload.is_none() {
-            let (store, path) = (self.store.store.clone(), self.path.clone());
-            let pending = self.store.spawn(async move { store.put_multipart(&path).await });
-            self.upload = Some(self.receive(&pending)?);
-        }
-        let part = std::mem::replace(&mut self.part, Vec::with_capacity(PART_BYTES));
-        if let Some(upload) = &mut self.upload {
-            // some stores start their work right here, and want to find a runtime
-            let request = {
-                let _runtime = self.store.handle.enter();
-                upload.put_part(PutPayload::from(part))
-            };
-            self.in_flight.push_back(self.store.spawn(request));
-        }
-        Ok(())
-    }
-}
-
-impl BlobWriter for ObjectWriter {
-    fn write(&mut self, mut bytes: &[u8]) -> Result<(), StorageError> {
-        while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(PART_BYTES - self.part.len()));
-            self.part.extend_from_slice(now);
-            bytes = later;
-            if self.part.len() == PART_BYTES {
-                self.send_part()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(mut self: Box<Self>) -> Result<(), StorageError> {
-        if self.upload.is_none() {
-            let (store, path) = (self.store.store.clone(), self.path.clone());
-            let payload = PutPayload::from(std::mem::take(&mut self.part));
-            let pending = self.store.spawn(async move { store.put(&path, payload).await });
-            return self.receive(&pending).map(drop);
-        }
-        if !self.part.is_empty() {
-            self.send_part()?;
-        }
-        self.drain(0)?;
-        let Some(mut upload) = self.upload.take() else { return Ok(()) };
-        let pending = self.store.spawn(async move {
-            let done = upload.complete().await.map(drop);
-            if done.is_err() {
-                let _ = upload.abort().await;
-            }
-            done
-        });
-        self.receive(&pending)
-    }
-}
-
-impl Drop for ObjectWriter {
-    fn drop(&mut self) {
-        let Some(mut upload) = self.upload.take() else { return };
-        let (shown, parts) = (self.shown.clone(), std::mem::take(&mut self.in_flight));
-        self.store.handle.spawn(async move {
-            // a part that arrives after the abort would stay
-            for part in parts {
-                let _ = part.task.await;
-            }
-            if let Err(error) = upload.abort().await {
-                tracing::warn!(path = %shown, %error, "parts of an abandoned upload could not be removed");
-            }
-        });
     }
 }
