@@ -38,7 +38,7 @@ enum Step {
 const STEPS: [Step; 5] = [Step::Add, Step::Discover, Step::Trigger, Step::Deliver, Step::Read];
 
 /// So long readers may take for the records of one step; that none came then is no fault.
-const READ: Duration = Duration::from_millis(2);
+const READ: Duration = Duration::from_millis(20);
 
 type Item<T> = <<T as DiscoveryTarget>::Source as SplitSource>::Item;
 
@@ -118,7 +118,7 @@ fn poll_all<S: SplitSource>(job: &mut Job<S>) {
 fn read<S: SplitSource>(job: &mut Job<S>) {
     let clock = SystemClock::default();
     for reader in 0..job.readers() {
-        while job.poll(reader, 2).0 == 0 && clock.elapsed() < READ {
+        while job.poll(reader, 2).0 == 0 && !job.has_none(reader) && clock.elapsed() < READ {
             std::thread::yield_now();
         }
     }

@@ -47,8 +47,8 @@ impl SplitEnumerator for Find {
     }
     fn discover(&mut self, assignments: &mut Assignments<(u64, u64)>) -> Result<Option<Duration>> {
         self.seen = *self.there.lock().unwrap();
-        // one stays for whoever asks
-        let now = self.seen.saturating_sub(1).max(self.assigned);
+        // the second one stays for whoever asks
+        let now = if self.seen == 2 { 1 } else { self.seen }.max(self.assigned);
         (self.assigned..now).for_each(|part| assignments.assign((part, 0)));
         self.assigned = now;
         Ok(Some(Duration::from_secs(1)))

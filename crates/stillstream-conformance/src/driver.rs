@@ -12,7 +12,7 @@ use stillstream_state::{Data, MemorySnapshotStore};
 use stillstream_types::{CheckpointId, OperatorSubtaskState, Result, SnapshotForm, SubtaskIndex};
 
 /// A source that says nothing for this long has failed.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 20 });
 
 /// What a snapshot has of one reader, and of the enumerator.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -37,6 +37,8 @@ struct Reader<S: SplitSource> {
     mail: VecDeque<Mail>,
     /// What it has emitted that no checkpoint covers yet.
     emitted: Vec<S::Item>,
+    /// It has nothing to read before it is told of splits, as far as is known.
+    has_none: bool,
     /// Its part of the checkpoint that is under way, and what it had emitted before that.
     cut: Option<(OperatorSubtaskState, Vec<S::Item>)>,
 }
@@ -60,7 +62,8 @@ impl<S: SplitSource> Job<S> {
             let context = OpenContext::for_test("source", subtask as u32, parallelism as u32);
             let state = states.as_ref().map(|states| states[subtask].clone());
             let driver = SourceDriver::without_splits(source, context, state).expect("the source opens");
-            Reader { driver, mail: VecDeque::new(), emitted: Vec::new(), cut: None }
+            let has_none = restored.is_none();
+            Reader { driver, mail: VecDeque::new(), emitted: Vec::new(), has_none, cut: None }
         };
         let readers = (0..parallelism).map(open).collect();
         let enumerator = enumerator(source, parallelism, held).expect("the enumerator begins");
@@ -107,6 +110,7 @@ impl<S: SplitSource> Job<S> {
             any = true;
             match mail {
                 Mail::Assigned(found, answers) => {
+                    reader.has_none &= found.splits.is_empty();
                     reader.driver.take(&found, answers).expect("the reader takes its splits");
                 }
                 Mail::Barrier => {
@@ -151,12 +155,18 @@ impl<S: SplitSource> Job<S> {
             self.readers[reader].driver.poll(max_records).expect("the source reads");
         let came = records.len();
         self.readers[reader].emitted.extend(records);
+        self.readers[reader].has_none |= asks;
         if asks {
             let reader = SubtaskIndex(reader as u32);
             let found = self.enumerator.requested(reader).expect("the enumerator answers");
             self.found(found, Some(reader));
         }
         (came, status)
+    }
+
+    /// Whether it is clear that this reader has nothing to read.
+    pub fn has_none(&self, reader: usize) -> bool {
+        self.readers[reader].has_none
     }
 
     pub fn readers(&self) -> usize {
