@@ -24,7 +24,7 @@ enum Fault {
     ReaderForgetsPositions,
 }
 
-/// Splits are numbers, each with three records. The second reader of two asks for its splits.
+/// Splits are numbers, each with three records.
 struct Parts {
     there: Arc<Mutex<u64>>,
     fault: Fault,
@@ -47,8 +47,8 @@ impl SplitEnumerator for Find {
     }
     fn discover(&mut self, assignments: &mut Assignments<(u64, u64)>) -> Result<Option<Duration>> {
         self.seen = *self.there.lock().unwrap();
-        // the second one stays for whoever asks
-        let now = if self.seen == 2 { 1 } else { self.seen }.max(self.assigned);
+        // the third one stays for whoever asks
+        let now = if self.seen == 3 { 2 } else { self.seen }.max(self.assigned);
         (self.assigned..now).for_each(|part| assignments.assign((part, 0)));
         self.assigned = now;
         Ok(Some(Duration::from_secs(1)))

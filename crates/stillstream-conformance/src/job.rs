@@ -105,12 +105,12 @@ impl<S: SplitSource> Job<S> {
     /// Each reader takes one message, if it has any; `false`: nobody has.
     pub fn deliver(&mut self) -> bool {
         let mut any = false;
-        for reader in &mut self.readers {
+        for (at, reader) in self.readers.iter_mut().enumerate() {
             let Some(mail) = reader.mail.pop_front() else { continue };
             any = true;
             match mail {
                 Mail::Assigned(found, answers) => {
-                    reader.has_none &= found.splits.is_empty();
+                    reader.has_none &= found.splits.iter().all(|(to, _)| to.0 as usize != at);
                     reader.driver.take(&found, answers).expect("the reader takes its splits");
                 }
                 Mail::Barrier => {
