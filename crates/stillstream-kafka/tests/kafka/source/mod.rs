@@ -7,10 +7,9 @@ mod starts;
 
 use std::sync::Arc;
 
-use stillstream_connectors::conformance::SourceDriver;
+use stillstream_conformance::{SourceDriver, SourceState};
 use stillstream_kafka::source::KafkaSource;
 use stillstream_services::Kafka;
-use stillstream_types::OperatorSubtaskState;
 
 type Driver = SourceDriver<KafkaSource<String>>;
 
@@ -22,7 +21,7 @@ fn open(source: KafkaSource<String>) -> Driver {
     SourceDriver::open(&Arc::new(source), 0, 1, None).unwrap()
 }
 
-fn restore(source: KafkaSource<String>, state: OperatorSubtaskState) -> Driver {
+fn restore(source: KafkaSource<String>, state: SourceState) -> Driver {
     SourceDriver::open(&Arc::new(source), 0, 1, Some(state)).unwrap()
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use krafka::producer::Record;
-use stillstream_connectors::conformance::SourceDriver;
+use stillstream_conformance::SourceDriver;
 use stillstream_kafka::source::{
     ConsumerRecord, DeadLetter, KafkaSource, OffsetReset, OnBadRecord, RawRecord, Refusal, StopOffsets,
 };

@@ -2,7 +2,7 @@
 
 use krafka::admin::TopicPartition;
 use krafka::producer::Record;
-use stillstream_connectors::conformance;
+use stillstream_conformance as conformance;
 use stillstream_kafka::source::{OffsetReset, StartOffsets, StopOffsets};
 use stillstream_services::Kafka;
 use stillstream_types::Timestamp;
@@ -47,9 +47,7 @@ fn a_source_that_cannot_begin_where_it_is_told_says_why() {
     abc(&kafka, "no-start");
     let fails = |start| {
         let source = texts(&kafka, "no-start").group_id("nobody").start(start);
-        stillstream_connectors::conformance::SourceDriver::open(&source.into(), 0, 1, None)
-            .unwrap_err()
-            .to_string()
+        conformance::SourceDriver::open(&source.into(), 0, 1, None).unwrap_err().to_string()
     };
     let error = fails(StartOffsets::Committed { otherwise: OffsetReset::Fail });
     assert!(error.contains("`nobody`") && error.contains("no-start-0"), "{error}");
