@@ -1,8 +1,8 @@
 //! Transactional ids: `prefix-scope-subtask-generation-checkpoint`.
 //!
-//! The *scope* tells two jobs apart that have one prefix, and two sinks of one job: it is made of the job, the
-//! place of its checkpoints, and the operator. So no job touches transactions of another one. Each id is used
-//! for one transaction only: what its coordinator says of it is about that transaction and no other.
+//! The *scope* tells two jobs apart that have one prefix, and two sinks of one job: it is made of the job,
+//! the place of its checkpoints, and the operator. So no job touches transactions of another one. Each id is
+//! used for one transaction only: what its coordinator says of it is about that transaction and no other.
 //!
 //! The number of a checkpoint in an id is the last one that the subtask had prepared when the transaction
 //! began. So after a restore from checkpoint r it is below r if the transaction belongs to r or to an earlier
