@@ -75,7 +75,8 @@ impl Hdfs {
     /// Starts both on free ports with an empty file system, and waits until files can be written.
     ///
     /// # Errors
-    /// If Hadoop was not downloaded (`cargo xtask services prepare` does it), or does not start; with the end of a log.
+    /// If Hadoop was not downloaded (`cargo xtask services prepare` does it), or does not start; with the end
+    /// of a log.
     pub fn start() -> Result<Self> {
         let installed = cache::folder().join(name());
         if !installed.is_dir() {
@@ -183,8 +184,8 @@ impl Hdfs {
         Ok(())
     }
 
-    /// Starts both on the same ports and data, after a [`kill`](Self::kill) or instead of it, and waits until files can be
-    /// written.
+    /// Starts both on the same ports and data, after a [`kill`](Self::kill) or instead of it, and waits until
+    /// files can be written.
     ///
     /// # Errors
     /// If they do not start; with the end of a log.

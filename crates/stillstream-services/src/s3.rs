@@ -51,7 +51,8 @@ impl Kind {
     }
 }
 
-/// Makes an S3 server unless it is there: versitygw by Go (77 s on two cores), or where there is no Go moto by pip.
+/// Makes an S3 server unless it is there: versitygw by Go (77 s on two cores), or where there is no Go moto
+/// by pip.
 ///
 /// # Errors
 /// If neither Go nor Python is there, or the download fails.
@@ -70,7 +71,8 @@ pub fn prepare() -> Result<PathBuf> {
             packages::provide(&[Needed { program: "python3", ask: "--version", package: "python3-venv" }])?;
             run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
             let package = format!("moto[s3,server]=={MOTO_VERSION}");
-            // by its module: a folder that is renamed breaks the paths in the programs of a virtual environment
+            // by its module: a folder that is renamed breaks the paths in the programs of a virtual
+            // environment
             run(Command::new(folder.join("bin/python")).args(["-m", "pip", "install", "-q", &package]))
         }
     })
@@ -99,7 +101,8 @@ impl S3 {
     /// Starts a new server with an empty bucket on a free port, and waits until it answers.
     ///
     /// # Errors
-    /// If it was not made (`cargo xtask services prepare` does it), or does not start; with the end of its log.
+    /// If it was not made (`cargo xtask services prepare` does it), or does not start; with the end of its
+    /// log.
     pub fn start() -> Result<Self> {
         let kind = Kind::here();
         let installed = cache::folder().join(kind.name());

@@ -75,11 +75,12 @@ impl CheckpointStorage {
         JobStorage { job, streams, register, options, handle }
     }
 
-    /// Writes, reads and deletes a small file, so that a directory that cannot be used is found before the job starts. A store
-    /// that replaces objects on condition of their tag must show that it does.
+    /// Writes, reads and deletes a small file, so that a directory that cannot be used is found before the
+    /// job starts. A store that replaces objects on condition of their tag must show that it does.
     ///
     /// # Errors
-    /// [`StorageError::NotWritable`] with path and reason; [`StorageError::NoCompareAndSet`] where no register can live.
+    /// [`StorageError::NotWritable`] with path and reason; [`StorageError::NoCompareAndSet`] where no
+    /// register can live.
     pub fn probe_writable(&self) -> Result<(), StorageError> {
         let key = format!("probe-{:016x}", self.options.process_tag);
         let path = self.store.display("");

@@ -12,8 +12,8 @@ use crate::store::join;
 /// then its directory if nothing else is in it. What was interrupted can be repeated.
 ///
 /// # Errors
-/// Nothing is deleted if there is no savepoint, if it is a checkpoint, which belongs to its job, or if it names a file outside
-/// its directory. Otherwise: the file that could not be deleted.
+/// Nothing is deleted if there is no savepoint, if it is a checkpoint, which belongs to its job, or if it
+/// names a file outside its directory. Otherwise: the file that could not be deleted.
 pub fn dispose_of_savepoint(location: &str, options: &StorageOptions) -> Result<(), StorageError> {
     let found = RetainedCheckpoint::open(location, options)?;
     let bad = |reason: String| StorageError::BadLocation { location: location.into(), reason };

@@ -154,8 +154,8 @@ impl fmt::Display for Location {
 }
 
 impl Location {
-    /// Reads a plain path (absolute, or relative to the current directory) or a URI: `file:`, or the scheme of a
-    /// [`StoreKind`].
+    /// Reads a plain path (absolute, or relative to the current directory) or a URI: `file:`, or the scheme
+    /// of a [`StoreKind`].
     ///
     /// # Errors
     /// [`StorageError::SchemeNotSupported`] for a scheme that Flink knows and this release does not, and
@@ -200,7 +200,8 @@ impl Location {
         }
     }
 
-    /// The folder that it lies in, and its name there; `None` at the root of a store, or where the name is not UTF-8.
+    /// The folder that it lies in, and its name there; `None` at the root of a store, or where the name is
+    /// not UTF-8.
     pub fn split(&self) -> Option<(Self, String)> {
         match self {
             Self::Local(path) => {

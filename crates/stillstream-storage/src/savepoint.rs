@@ -74,7 +74,8 @@ impl SavepointDirectory {
     /// deleted from here on, writes fail.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] if there is none, on a disk: elsewhere a folder is there as soon as a file is.
+    /// [`StorageError::NotFound`] if there is none, on a disk: elsewhere a folder is there as soon as a file
+    /// is.
     pub fn open(location: &str, options: &StorageOptions) -> Result<Self, StorageError> {
         let location = Location::parse(location)?;
         if let Location::Local(path) = &location

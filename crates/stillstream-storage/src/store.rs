@@ -118,13 +118,14 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
         Ok(found.into_iter().collect())
     }
 
-    /// Deletes these objects, in as few requests as the store needs; says of each, in their order, what became of it.
+    /// Deletes these objects, in as few requests as the store needs; says of each, in their order, what
+    /// became of it.
     fn delete_all(&self, keys: &[String]) -> Vec<Result<Deleted, StorageError>> {
         keys.iter().map(|key| self.delete(key)).collect()
     }
 
-    /// Streams below this many bytes are better kept in `_metadata` than in a file of their own, because a small file
-    /// costs the store as much as a large one.
+    /// Streams below this many bytes are better kept in `_metadata` than in a file of their own, because a
+    /// small file costs the store as much as a large one.
     fn inline_at_least(&self) -> usize {
         0
     }

@@ -59,7 +59,8 @@ pub struct FsStateBackend {
 }
 
 impl FsStateBackend {
-    /// Checkpoints below `uri`: a folder, or a URI such as `s3://bucket/jobs` (cargo feature `s3`). `--checkpoint-dir` wins over it.
+    /// Checkpoints below `uri`: a folder, or a URI such as `s3://bucket/jobs` (cargo feature `s3`).
+    /// `--checkpoint-dir` wins over it.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), asynchronous: true }
     }
@@ -89,7 +90,8 @@ pub struct RocksDbStateBackend {
 }
 
 impl RocksDbStateBackend {
-    /// Checkpoints below `uri`: a folder, or a URI such as `s3://bucket/jobs` (cargo feature `s3`). `--checkpoint-dir` wins over it.
+    /// Checkpoints below `uri`: a folder, or a URI such as `s3://bucket/jobs` (cargo feature `s3`).
+    /// `--checkpoint-dir` wins over it.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), asynchronous: true, incremental: false }
     }

@@ -128,7 +128,7 @@ fn a_query_that_is_killed_and_started_again_gives_the_known_result() {
         let second = start().wait_with_output().unwrap();
         let log = String::from_utf8_lossy(&second.stderr);
         assert!(second.status.success(), "{query}: {log}");
-        assert!(log.contains("goes on from") || log.contains("checkpoint"), "{query}: {log}");
+        assert!(log.contains("resumes from checkpoint"), "{query}: {log}");
     }
 }
 

@@ -36,8 +36,8 @@ pub(crate) struct TransactionKey {
     pub transactional_id: String,
     pub producer_id: i64,
     pub epoch: i16,
-    /// Whether it was begun in the way of KIP-890 (`transaction.version` 2 or later), so that it must be ended
-    /// in that way too.
+    /// Whether it was begun in the way of KIP-890 (`transaction.version` 2 or later), so that it must be
+    /// ended in that way too.
     pub v2: bool,
 }
 
@@ -295,8 +295,8 @@ impl Cluster {
         }
     }
 
-    /// The transactional ids that begin with `prefix`, each with its state. `open_only`: those alone that have
-    /// a transaction under way.
+    /// The transactional ids that begin with `prefix`, each with its state. `open_only`: those alone that
+    /// have a transaction under way.
     ///
     /// # Errors
     /// If a broker does not answer or refuses: what it coordinates is not known then.
@@ -339,6 +339,22 @@ impl Cluster {
             ids.sort_by(|a, b| a.0.cmp(&b.0));
             return Ok(ids);
         }
+    }
+
+    /// Whether the cluster's transactions are those of KIP-890 (`transaction.version` 2 or later).
+    ///
+    /// # Errors
+    /// If nobody answers.
+    pub(crate) async fn has_transactions_v2(&self) -> Result<bool, KafkaError> {
+        let asked = |error| KafkaError::request("reading the cluster's features".into(), error);
+        let metadata = kafka_metadata(self.kafka());
+        for broker in metadata.brokers() {
+            let connection = metadata.get_broker_connection(broker.id()).await.map_err(asked)?;
+            if connection.broker_features().finalized_level("transaction.version").unwrap_or(0) < 2 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The longest time that the brokers let a transaction be open (`transaction.max.timeout.ms`); `None` if

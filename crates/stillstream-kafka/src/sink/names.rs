@@ -1,8 +1,8 @@
 //! Transactional ids: `prefix-scope-subtask-generation-checkpoint`.
 //!
-//! The *scope* tells two jobs apart that have one prefix, and two sinks of one job: it is made of the job, the
-//! place of its checkpoints, and the operator. So no job touches transactions of another one. Each id is used
-//! for one transaction only: what its coordinator says of it is about that transaction and no other.
+//! The *scope* tells two jobs apart that have one prefix, and two sinks of one job: it is made of the job,
+//! the place of its checkpoints, and the operator. So no job touches transactions of another one. Each id is
+//! used for one transaction only: what its coordinator says of it is about that transaction and no other.
 //!
 //! The number of a checkpoint in an id is the last one that the subtask had prepared when the transaction
 //! began. So after a restore from checkpoint r it is below r if the transaction belongs to r or to an earlier
@@ -56,9 +56,9 @@ impl Names {
 
 impl Named {
     /// Whether nobody will commit it, seen from an attempt that was restored from `restored`, and from no
-    /// checkpoint if that is `None`.
+    /// checkpoint if that is `None`. Never one of a later attempt: this one may be over without knowing it.
     pub fn is_left_over(self, generation: u64, restored: Option<CheckpointId>) -> bool {
-        self.generation != generation && restored.is_none_or(|restored| self.after >= restored.0)
+        self.generation < generation && restored.is_none_or(|restored| self.after >= restored.0)
     }
 }
 
@@ -99,6 +99,7 @@ mod tests {
         assert!(!named(3, 4).is_left_over(4, restored), "prepared for checkpoint 5 or before");
         assert!(named(3, 5).is_left_over(4, restored), "begun behind checkpoint 5");
         assert!(!named(4, 5).is_left_over(4, restored), "of this very attempt");
+        assert!(!named(5, 9).is_left_over(4, restored), "of a later attempt, which has taken over");
         assert!(named(3, 4).is_left_over(4, None), "nothing was restored");
     }
 }

@@ -1,8 +1,9 @@
 //! A folder of HDFS as a [`BlobStore`].
 //!
 //! A file is written under a temporary name in its own folder, closed, and renamed, which the NameNode does
-//! in one step: a name is absent or leads to a whole file. A rename that must not replace fails where the name
-//! is taken, so of racing writers one wins; that is all that the register needs, whose versions are files.
+//! in one step: a name is absent or leads to a whole file. A rename that must not replace fails where the
+//! name is taken, so of racing writers one wins; that is all that the register needs, whose versions are
+//! files.
 //!
 //! To close a file takes half a second or a whole one: the client waits until the NameNode has heard of the
 //! last block from a DataNode. So small state goes into `_metadata`, and files are written side by side.

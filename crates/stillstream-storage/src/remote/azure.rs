@@ -1,5 +1,6 @@
 //! Azure Blob Storage. Account and credentials come from the environment: `AZURE_STORAGE_ACCOUNT_NAME`,
-//! `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`, `AZURE_CLIENT_ID` and so on, or the role of the machine.
+//! `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`, `AZURE_CLIENT_ID` and so on, or the role of the
+//! machine.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! HDFS. Host and port of the NameNode, or a logical name, are in the location; the rest is in `core-site.xml` and
-//! `hdfs-site.xml` of `env.hadoop.conf.dir`, HADOOP_CONF_DIR or HADOOP_HOME. The user is HADOOP_USER_NAME, that of the
-//! process, or that of a Kerberos ticket (which needs libgssapi at run time).
+//! HDFS. Host and port of the NameNode, or a logical name, are in the location; the rest is in
+//! `core-site.xml` and `hdfs-site.xml` of `env.hadoop.conf.dir`, HADOOP_CONF_DIR or HADOOP_HOME. The user is
+//! HADOOP_USER_NAME, that of the process, or that of a Kerberos ticket (which needs libgssapi at run time).
 
 use hdfs_native::{Client, ClientBuilder};
 use tokio::runtime::Handle;

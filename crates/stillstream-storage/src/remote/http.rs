@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
+// object_store's client; named for the feature that gives it TLS by the provider below
+use reqwest as _;
 
 use crate::options::StorageOptions;
 
-/// Retries with jitter until a third of the deadline is gone: with the pause and the request that may follow then, the
-/// client's own error comes before the deadline.
+/// Retries with jitter until a third of the deadline is gone: with the pause and the request that may follow
+/// then, the client's own error comes before the deadline.
 pub(super) fn retries(options: &StorageOptions) -> RetryConfig {
     let deadline = options.deadline;
     RetryConfig {

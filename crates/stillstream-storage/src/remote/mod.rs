@@ -1,4 +1,5 @@
-//! Stores that are reached over the network: which scheme leads to which, and the clients that are kept for them.
+//! Stores that are reached over the network: which scheme leads to which, and the clients that are kept for
+//! them.
 //!
 //! | scheme | module | cargo feature |
 //! |---|---|---|
@@ -46,8 +47,9 @@ use crate::store::CasSupport;
 
 /// How stores that are reached over the network are asked, and the connections to them.
 ///
-/// Clones share their connections. Settings are keys of the configuration, as in `s3.endpoint`; one that is not given is taken
-/// from the environment, under the name that the cloud's own tools use. What is a secret is never shown.
+/// Clones share their connections. Settings are keys of the configuration, as in `s3.endpoint`; one that is
+/// not given is taken from the environment, under the name that the cloud's own tools use. What is a secret
+/// is never shown.
 #[derive(Clone, Default)]
 pub struct RemoteStores(Arc<Shared>);
 
@@ -156,7 +158,8 @@ impl RemoteStores {
         Ok(Arc::new(crate::hdfs::HdfsStore::new(background, client, location, options)))
     }
 
-    /// A folder of a bucket. The client of a bucket is kept: its connections are, and the credentials that it was lent.
+    /// A folder of a bucket. The client of a bucket is kept: its connections are, and the credentials that it
+    /// was lent.
     #[cfg(feature = "cloud")]
     fn bucket(
         &self,

@@ -1,4 +1,5 @@
-//! Checkpoint storage on real servers, S3 and HDFS: the suites, and what a person reads when something is wrong.
+//! Checkpoint storage on real servers, S3 and HDFS: the suites, and what a person reads when something is
+//! wrong.
 //!
 //! `cargo xtask services prepare` must have made the servers.
 

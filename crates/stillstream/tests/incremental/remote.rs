@@ -27,7 +27,8 @@ const BACKEND: &str = "STILLSTREAM_INCREMENTAL_TEST_BACKEND";
 const KILLS: &str = "STILLSTREAM_INCREMENTAL_TEST_KILLS";
 const LONG: Duration = Duration::from_secs(300);
 
-/// The environment of a program with its checkpoints at `place`. It lives through a store that is away for a while.
+/// The environment of a program with its checkpoints at `place`. It lives through a store that is away for a
+/// while.
 pub fn environment_at(folder: &Path, place: &str) -> StreamExecutionEnvironment {
     let mut env = environment(folder);
     match std::env::var(BACKEND).as_deref() {
