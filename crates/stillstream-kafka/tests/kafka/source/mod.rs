@@ -6,7 +6,6 @@ mod policies;
 mod starts;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use stillstream_kafka::source::{KafkaSource, KafkaSplit};
 use stillstream_runtime::connect::{SourceContext, SplitReader, SplitSource};
@@ -16,10 +15,7 @@ use stillstream_services::Kafka;
 use stillstream_state::Data;
 use stillstream_types::Result;
 
-use crate::topic::now;
-
-/// What a test waits for comes within this time, or not at all.
-const DEADLINE: Duration = Duration::from_secs(60);
+use crate::topic::wait_until;
 
 /// The only reader of a source.
 struct Driver<T> {
@@ -43,22 +39,19 @@ impl<T: Data> Driver<T> {
 
     /// Waits until there are records, or the end (`None`).
     fn next(&mut self) -> Result<Option<Vec<T>>> {
-        let begun = now();
-        loop {
+        let mut came = Ok(None);
+        wait_until("the source gives records", || {
             let mut out = Batch::default();
-            let status = self.reader.poll(1, &mut out)?;
+            let status = self.reader.poll(1, &mut out);
             while let Some(side) = self.reader.side_output() {
                 self.side.push(side);
             }
-            if !out.is_empty() {
-                return Ok(Some(out.values));
-            }
-            if status == SourceStatus::Ended {
-                return Ok(None);
-            }
-            assert!(begun.elapsed() < DEADLINE, "the source says {status:?} for {DEADLINE:?}");
-            std::thread::yield_now();
-        }
+            let goes_on = matches!(status, Ok(SourceStatus::More | SourceStatus::Idle { .. }));
+            let none = out.is_empty();
+            came = status.map(|_| (!none).then_some(out.values));
+            !(none && goes_on)
+        });
+        came
     }
 
     fn rest(&mut self) -> Result<Vec<T>> {
