@@ -167,6 +167,7 @@ impl<T: Data> SplitSource for KafkaSource<T> {
         Ok(Some(Enumerator::new(enumerator)))
     }
 
+    /// What a fresh start would be assigned now.
     fn splits(&self) -> Result<Vec<KafkaSplit>> {
         let mut enumerator = KafkaEnumerator::new(self.settings.clone(), &"".into());
         enumerator.look().map_err(SourceError::into_error)
