@@ -1,6 +1,6 @@
 //! The suite that every sink should pass.
 
-use stillstream_connectors::conformance::{self, SinkTarget};
+use stillstream_conformance::{self, SinkTarget};
 use stillstream_kafka::sink::{Delivery, KafkaSink};
 use stillstream_services::Kafka;
 
