@@ -151,7 +151,10 @@ pub(crate) enum KafkaCommand {
 }
 
 #[derive(Args)]
-#[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "without the feature there is no client that asks"))]
+#[cfg_attr(
+    not(feature = "kafka"),
+    expect(dead_code, reason = "without the feature there is no client that asks")
+)]
 pub(crate) struct TransactionsArguments {
     /// The brokers to begin with, as `host:port`, separated by commas.
     #[arg(long)]

@@ -36,9 +36,13 @@ mod with_client {
         let mut properties = Properties::new(&wanted.brokers);
         if let Some(file) = &wanted.command_config {
             let text = std::fs::read_to_string(file).context(|| format!("reading `{}`", file.display()))?;
-            for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+            {
                 let Some((key, value)) = line.split_once('=') else {
-                    let message = format!("`{}`: a line `key=value` is expected, and found is `{line}`", file.display());
+                    let message = format!(
+                        "`{}`: a line `key=value` is expected, and found is `{line}`",
+                        file.display()
+                    );
                     return Err(Error::new(stillstream_types::ErrorKind::Configuration, message));
                 };
                 properties.set(key.trim(), value.trim());

@@ -13,8 +13,8 @@ use stillstream_types::{CheckpointId, Result};
 
 use crate::ConnectorError;
 
-/// Prints each record's `Debug` form on a line of standard output; text as it is, without quotes. At-least-once: after a failure records are
-/// printed again.
+/// Prints each record's `Debug` form on a line of standard output; text as it is, without quotes.
+/// At-least-once: after a failure records are printed again.
 ///
 /// ```
 /// use stillstream_connectors::Print;

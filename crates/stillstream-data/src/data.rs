@@ -24,8 +24,8 @@ use crate::{DecodeError, KeyHasher, Schema};
 /// assert_eq!(Session::decode(&mut &bytes[..]), Ok(session));
 /// ```
 ///
-/// A type may hold itself; its values may nest 128 deep. Where it does so by way of another type, the derive has to be told
-/// with `#[data(recursive)]`, on one of them:
+/// A type may hold itself; its values may nest 128 deep. Where it does so by way of another type, the derive
+/// has to be told with `#[data(recursive)]`, on one of them:
 ///
 /// ```
 /// use stillstream_data::Data;
@@ -52,7 +52,8 @@ use crate::{DecodeError, KeyHasher, Schema};
 /// enum Entry { File(String), Folder(Folder) }
 /// ```
 ///
-/// A type that borrows is refused by the compiler, and so is one that can't go to another thread (`Rc`: use `Arc`):
+/// A type that borrows is refused by the compiler, and so is one that can't go to another thread (`Rc`: use
+/// `Arc`):
 ///
 /// ```compile_fail
 /// # use stillstream_data::Data;
@@ -74,8 +75,9 @@ use crate::{DecodeError, KeyHasher, Schema};
     note = "in place of `&str`, `Rc<T>` and `Instant` use `String`, `Arc<T>` and `Timestamp`"
 )]
 pub trait Data: Clone + Send + Sync + 'static {
-    /// How deep the type nests. It is a constant so that a type which holds itself does not compile unless its derive knows
-    /// of it: how deep its values nest must be counted, or damaged bytes would overflow the stack.
+    /// How deep the type nests. It is a constant so that a type which holds itself does not compile unless
+    /// its derive knows of it: how deep its values nest must be counted, or damaged bytes would overflow the
+    /// stack.
     #[doc(hidden)]
     const DEPTH: usize = 1;
 
@@ -178,8 +180,9 @@ pub fn decode_stored<V: Data>(stored: &Schema, input: &mut &[u8]) -> Result<V, D
 /// assert_eq!(Price::of(0.0), Price::of(-0.0));
 /// ```
 ///
-/// A `HashMap` or a `HashSet` is no key either, though it has an `Eq`: it is written in another order each time. Nor is a `Decimal`
-/// (1.0 and 1.00) or a `DateTime<FixedOffset>`. Where one is part of a key the program does not compile:
+/// A `HashMap` or a `HashSet` is no key either, though it has an `Eq`: it is written in another order each
+/// time. Nor is a `Decimal` (1.0 and 1.00) or a `DateTime<FixedOffset>`. Where one is part of a key the
+/// program does not compile:
 ///
 /// ```compile_fail,E0080
 /// use std::collections::HashSet;
@@ -188,8 +191,8 @@ pub fn decode_stored<V: Data>(stored: &Schema, input: &mut &[u8]) -> Result<V, D
 /// HashSet::from([1u8, 2]).key_hash(KeyGroups::new(128));
 /// ```
 ///
-/// A float is no key: not-a-number is unequal to itself, and the two zeros are equal and have different forms. Take a whole number
-/// of the smallest unit, or `to_bits()` where you know which zero it is.
+/// A float is no key: not-a-number is unequal to itself, and the two zeros are equal and have different
+/// forms. Take a whole number of the smallest unit, or `to_bits()` where you know which zero it is.
 #[diagnostic::on_unimplemented(
     message = "records can't be keyed by `{Self}`",
     label = "`Key` needs `Data` and `Eq`, and `{Self}` lacks one of them",

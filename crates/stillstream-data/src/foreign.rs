@@ -28,7 +28,8 @@ mod of_chrono {
         }
     }
 
-    /// Seconds since midnight and nanoseconds since then, as `u32` each; in a leap second they are more than a second.
+    /// Seconds since midnight and nanoseconds since then, as `u32` each; in a leap second they are more than
+    /// a second.
     impl Data for NaiveTime {
         fn encode(&self, out: &mut Vec<u8>) {
             self.num_seconds_from_midnight().encode(out);
@@ -73,7 +74,8 @@ mod of_chrono {
         }
     }
 
-    /// The time in UTC, and by how many seconds local time is ahead of it, as `i32`. Two that are equal may differ in that.
+    /// The time in UTC, and by how many seconds local time is ahead of it, as `i32`. Two that are equal may
+    /// differ in that.
     impl Data for DateTime<FixedOffset> {
         const ONE_FORM: bool = false;
 

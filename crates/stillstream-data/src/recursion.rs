@@ -1,7 +1,7 @@
 //! Types that hold themselves: how they are described without an end, and how deep their values may nest.
 //!
-//! A value's depth has a limit, since damaged bytes must not overflow the stack of who reads them; a value that is deeper is
-//! not written either.
+//! A value's depth has a limit, since damaged bytes must not overflow the stack of who reads them; a value
+//! that is deeper is not written either.
 
 use std::any::{TypeId, type_name};
 use std::cell::{Cell, RefCell};
@@ -114,8 +114,9 @@ pub fn read_deeper<T>(
 /// Writes a value of a type that holds itself.
 ///
 /// # Panics
-/// If it nests deeper than can be read: there is no way out for an error, and a checkpoint that cannot be restored would be
-/// worse. Whoever calls this for a user's type expects that its code may panic, and names the operator.
+/// If it nests deeper than can be read: there is no way out for an error, and a checkpoint that cannot be
+/// restored would be worse. Whoever calls this for a user's type expects that its code may panic, and names
+/// the operator.
 pub fn write_deeper<T>(write: impl FnOnce()) {
     one_deeper(|depth| {
         assert!(

@@ -50,9 +50,11 @@ pub enum Schema {
     Expiring(Box<Schema>),
     /// A `u32` count, then the items, each once.
     Set(Box<Schema>),
-    /// A struct or an enum that holds itself, by [`Again`](Self::Again). It is written as it would be without this.
+    /// A struct or an enum that holds itself, by [`Again`](Self::Again). It is written as it would be without
+    /// this.
     Recursive(Arc<Schema>),
-    /// The [`Recursive`](Self::Recursive) type that this lies in: the innermost for 0, the one around it for 1, and so on.
+    /// The [`Recursive`](Self::Recursive) type that this lies in: the innermost for 0, the one around it for
+    /// 1, and so on.
     Again(u32),
 }
 

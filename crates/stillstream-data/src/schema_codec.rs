@@ -1,7 +1,7 @@
 //! The binary form of a [`Schema`]: a version byte, then one tag byte per node.
 //!
-//! Version 2 also has sets, types that hold themselves, and former names. It is written only where one of these occurs, so
-//! that a schema without them is what it was, byte for byte.
+//! Version 2 also has sets, types that hold themselves, and former names. It is written only where one of
+//! these occurs, so that a schema without them is what it was, byte for byte.
 
 use std::sync::Arc;
 

@@ -24,7 +24,8 @@ impl Schema {
     /// ```
     ///
     /// # Errors
-    /// If the bytes are no value of this schema, or if maps or sets are in it, whose schema does not say how they are hashed.
+    /// If the bytes are no value of this schema, or if maps or sets are in it, whose schema does not say how
+    /// they are hashed.
     pub fn hash_of_key(&self, key: &[u8], groups: KeyGroups) -> Result<KeyHash, DecodeError> {
         let mut hasher = KeyHasher::new();
         self.feed(&mut Around::default(), &mut { key }, &mut hasher)?;

@@ -241,8 +241,8 @@ fn schema_fields(p: &TokenStream, parts: &[Part]) -> TokenStream {
     quote!(#p::vec![#(#fields),*])
 }
 
-/// Reads the stored `fields` in their order into slots, each into that of the field that takes it, passes over dropped ones,
-/// and fills in new ones.
+/// Reads the stored `fields` in their order into slots, each into that of the field that takes it, passes
+/// over dropped ones, and fills in new ones.
 fn evolved(p: &TokenStream, owner: &str, path: &TokenStream, parts: &[Part]) -> TokenStream {
     let slots: Vec<Ident> = written(parts).enumerate().map(|(n, _)| format_ident!("slot_{n}")).collect();
     let types: Vec<_> = written(parts).map(|part| &part.ty).collect();

@@ -14,8 +14,8 @@ use proc_macro::TokenStream;
 /// - Structs: the fields one after another. Enums: the variant's number in declaration order as `u32`, then
 ///   its fields.
 /// - Generic parameters get the bound `Data`. Types with lifetimes are refused: state outlives every borrow.
-/// - A type that holds itself (`children: Vec<Tree>`) needs nothing more; one that does so by way of another type has
-///   `#[data(recursive)]` on one of the two. Values may nest 128 deep.
+/// - A type that holds itself (`children: Vec<Tree>`) needs nothing more; one that does so by way of another
+///   type has `#[data(recursive)]` on one of the two. Values may nest 128 deep.
 ///
 /// # What may change from one release of a job to the next
 ///
@@ -33,7 +33,8 @@ use proc_macro::TokenStream;
 /// | the type is renamed or moves to another module | nothing: names of types do not count |
 /// | `Box`, `Arc`, or one sort of list for another | nothing: they have the same form |
 ///
-/// Keys, keys of maps and items of sets are compared by their forms, so their types may only change their names.
+/// Keys, keys of maps and items of sets are compared by their forms, so their types may only change their
+/// names.
 ///
 /// # Attributes
 ///

@@ -22,7 +22,8 @@ pub struct Choices {
     pub left_behind: BTreeSet<OperatorId>,
     /// What fields hold that the program's types no longer have may be lost (`--allow-dropped-fields`).
     pub allow_dropped_fields: bool,
-    /// Fields whose values were dropped by choice at an earlier start, as [`RestoreCheck::dropped_fields`] has them.
+    /// Fields whose values were dropped by choice at an earlier start, as [`RestoreCheck::dropped_fields`]
+    /// has them.
     pub dropped_fields: BTreeSet<String>,
 }
 
@@ -61,8 +62,8 @@ pub struct StateCheck {
     pub stored: Option<String>,
     /// What the program wants.
     pub wanted: Option<String>,
-    /// Fields of what is stored that the program's type does not have, one sentence each: what they hold is lost, where that
-    /// is allowed.
+    /// Fields of what is stored that the program's type does not have, one sentence each: what they hold is
+    /// lost, where that is allowed.
     pub dropped_fields: Vec<String>,
 }
 

@@ -9,10 +9,11 @@ use crate::Error;
 
 /// A point in event time or processing time: milliseconds since 1970-01-01T00:00:00Z.
 ///
-/// Reads and writes RFC 3339 in UTC. Years outside of 0000 to 9999, which RFC 3339 does not have, carry a sign and may have
-/// more digits (`+292278994-08-17T07:12:55.806Z`), as in ISO 8601; the two ends of time are `-infinity` and `infinity`.
-/// Each timestamp that is written can be read. Also read are a space in place of `T`, a time without seconds, a date alone
-/// (its midnight), and all of them without an offset, which are in UTC.
+/// Reads and writes RFC 3339 in UTC. Years outside of 0000 to 9999, which RFC 3339 does not have, carry a
+/// sign and may have more digits (`+292278994-08-17T07:12:55.806Z`), as in ISO 8601; the two ends of time are
+/// `-infinity` and `infinity`. Each timestamp that is written can be read. Also read are a space in place of
+/// `T`, a time without seconds, a date alone (its midnight), and all of them without an offset, which are in
+/// UTC.
 ///
 /// ```
 /// use stillstream_types::{Timestamp, time::hours};
@@ -53,8 +54,8 @@ impl Timestamp {
         self.0
     }
 
-    /// Milliseconds from `earlier` to `self`; negative if `earlier` is later. Subtraction gives a [`Duration`], which cannot be
-    /// negative and is zero then.
+    /// Milliseconds from `earlier` to `self`; negative if `earlier` is later. Subtraction gives a
+    /// [`Duration`], which cannot be negative and is zero then.
     ///
     /// ```
     /// use stillstream_types::{Timestamp, time::seconds};

@@ -1,7 +1,8 @@
-//! Long rides: an alert for each taxi ride that has not ended two hours after it began (Flink's training, "long rides").
+//! Long rides: an alert for each taxi ride that has not ended two hours after it began (Flink's training,
+//! "long rides").
 //!
-//! The timer tells of a ride whose end does not come, when it is two hours late and not later. Start and end may come in either
-//! order; what comes first waits for the other one.
+//! The timer tells of a ride whose end does not come, when it is two hours late and not later. Start and end
+//! may come in either order; what comes first waits for the other one.
 //!
 //! ```text
 //! (2, 2020-01-01T12:10:00Z)

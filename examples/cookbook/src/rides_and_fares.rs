@@ -1,7 +1,8 @@
-//! Rides and fares: each taxi ride with its fare, whichever of the two comes first (Flink's training, "stateful enrichment").
+//! Rides and fares: each taxi ride with its fare, whichever of the two comes first (Flink's training,
+//! "stateful enrichment").
 //!
-//! A ride and its fare have the same id, and each comes once. So the state of an id is the one that came first, and it is
-//! empty again when the other one has come.
+//! A ride and its fare have the same id, and each comes once. So the state of an id is the one that came
+//! first, and it is empty again when the other one has come.
 //!
 //! ```text
 //! Trip { ride: 1, driver: "Ada", cents: 1250 }

@@ -21,8 +21,8 @@ impl Open {
 
 /// Gives the category and the price of each auction when it expires, if there was a valid bid.
 ///
-/// Bids that come before their auction wait. One is not valid if its auction has not begun by then, so it waits until the
-/// watermark has reached its time.
+/// Bids that come before their auction wait. One is not valid if its auction has not begun by then, so it
+/// waits until the watermark has reached its time.
 #[derive(Debug)]
 pub struct Close {
     open: ValueState<Open>,
@@ -47,7 +47,8 @@ impl CoProcess for Close {
                 open.bid(price, at);
                 self.open.set(ctx, open)?;
             }
-            // the auction has been closed, or has not begun: nothing to wait for if all of that time have come
+            // the auction has been closed, or has not begun: nothing to wait for if all of that time have
+            // come
             None if at > ctx.watermark() => {
                 self.waiting.add(ctx, (price, at))?;
                 ctx.timers().on_event_time(at)?;

@@ -1,7 +1,7 @@
 //! Every event as a function of its number.
 //!
-//! The public Nexmark draws its random numbers one after another; here a draw is a function of the event's number, so that any
-//! event can be made on its own, and every result is known.
+//! The public Nexmark draws its random numbers one after another; here a draw is a function of the event's
+//! number, so that any event can be made on its own, and every result is known.
 
 use std::sync::LazyLock;
 

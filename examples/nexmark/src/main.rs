@@ -1,7 +1,8 @@
-//! `cargo run --release -p nexmark -- q5 --events 10000000` runs a query and compares its result with the known one.
+//! `cargo run --release -p nexmark -- q5 --events 10000000` runs a query and compares its result with the
+//! known one.
 //!
-//! All arguments of a job may be given, as `--parallelism 2`, and `--profile slow`, `--disordered`, and `--out FOLDER`, where what is
-//! committed is kept.
+//! All arguments of a job may be given, as `--parallelism 2`, and `--profile slow`, `--disordered`, and
+//! `--out FOLDER`, where what is committed is kept.
 
 use std::time::Instant;
 

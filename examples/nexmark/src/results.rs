@@ -1,5 +1,5 @@
-//! What the queries must give: rows, and the sum of their hashes. They were made without an engine, and are the same on Apache
-//! Flink 2.3.
+//! What the queries must give: rows, and the sum of their hashes. They were made without an engine, and are
+//! the same on Apache Flink 2.3.
 
 use crate::tally::Total;
 

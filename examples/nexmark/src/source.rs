@@ -1,4 +1,5 @@
-//! The generator as a replayable source: split `j` of `n` has the positions `j`, `j + n`, `j + 2n`, and so on.
+//! The generator as a replayable source: split `j` of `n` has the positions `j`, `j + n`, `j + 2n`, and so
+//! on.
 
 use std::hint::black_box;
 

@@ -1,7 +1,8 @@
-//! What a query gives, as a number of rows and the sum of their hashes, which do not depend on the order of the rows.
+//! What a query gives, as a number of rows and the sum of their hashes, which do not depend on the order of
+//! the rows.
 //!
-//! Each row counts exactly once, whatever fails: what a subtask has counted between two checkpoints is a transaction, which
-//! has a name and is committed with the second one.
+//! Each row counts exactly once, whatever fails: what a subtask has counted between two checkpoints is a
+//! transaction, which has a name and is committed with the second one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,8 @@ impl RowHash {
         self.0 = z ^ z >> 32;
     }
 
-    /// Length, first, middle and last byte: cheap on purpose, not to burden the queries that give out every bid.
+    /// Length, first, middle and last byte: cheap on purpose, not to burden the queries that give out every
+    /// bid.
     pub fn text(&mut self, text: &str) {
         let (bytes, n) = (text.as_bytes(), text.len());
         let byte = |at: usize| u64::from(bytes[at]);

@@ -184,8 +184,9 @@ impl StreamExecutionEnvironment {
         self
     }
 
-    /// Lets go what fields hold that are in the checkpoint and that the program's types no longer have. Without it a start that would
-    /// lose them is refused, for a field may only have been renamed without an `alias`.
+    /// Lets go what fields hold that are in the checkpoint and that the program's types no longer have.
+    /// Without it a start that would lose them is refused, for a field may only have been renamed without an
+    /// `alias`.
     ///
     /// Key `stillstream.checkpoint.allow-dropped-fields`.
     pub fn allow_dropped_fields(&mut self) -> &mut Self {

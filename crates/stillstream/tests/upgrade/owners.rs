@@ -237,7 +237,8 @@ fn a_job_that_claimed_its_snapshot_is_started_again_without_any_argument_and_the
     now.fail.store(true, SeqCst);
     assert!(job.wait().is_err());
     assert!(snapshot.join("_metadata").is_file(), "it has nothing else");
-    // once more, with no word about where it begins: it begins there, and the snapshot goes with its first checkpoint
+    // once more, with no word about where it begins: it begins there, and the snapshot goes with its first
+    // checkpoint
     let (job, now) = start(false);
     counts_to(&job, &now, 250);
     let first = job.trigger_checkpoint().unwrap();
