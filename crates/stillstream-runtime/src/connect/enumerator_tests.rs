@@ -6,8 +6,8 @@ use std::time::Duration;
 use stillstream_state::MemorySnapshotStore;
 use stillstream_types::{CheckpointId, OperatorSubtaskState, SnapshotForm};
 
-use super::super::source::{SourceContext, SplitReader};
-use super::super::source_operator::SourceOperator;
+use crate::connect::source::{SourceContext, SplitReader};
+use crate::connect::source_operator::SourceOperator;
 use super::*;
 use crate::operator::batch::Batch;
 use crate::operator::enumeration::EnumeratorContext;

@@ -8,7 +8,7 @@ use stillstream_runtime::exchange::KeySelector;
 use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::plan::EventTimeRole;
 use stillstream_runtime::{AnyBatch, OpenContext};
-use stillstream_state::{Data, MapState, OperatorStateBackend, StateError};
+use stillstream_state::{Data, Key, MapState, OperatorStateBackend, StateError};
 use stillstream_types::{Error, ErrorKind, Result, Timestamp};
 
 use super::bounds::{Interval, TimeOffset};
@@ -280,6 +280,11 @@ struct Join<T, U, S1, S2, R, F> {
     found: Vec<(i64, i64, R)>,
 }
 
+/// A record at the watermark is not late: what it may find is forgotten when the watermark has passed it.
+fn forget_after<K: Key, R: Data>(moment: i64, ctx: &KeyedContext<'_, K, R>) -> Result<()> {
+    ctx.timers().on_event_time(Timestamp::from_millis(moment.saturating_add(1)))
+}
+
 fn no_time() -> Error {
     Error::new(
         ErrorKind::Plan,
@@ -336,7 +341,7 @@ where
         done?;
         Self::emit_found(&mut self.found, ctx);
         self.first.keep(record, at, ctx)?;
-        ctx.timers().on_event_time(Timestamp::from_millis(self.interval.first_is_needed_until(at)))
+        forget_after(self.interval.first_is_needed_until(at), ctx)
     }
 
     fn second(&mut self, record: U, ctx: &mut KeyedContext<'_, S1::Key, R>) -> Result<()> {
@@ -362,7 +367,7 @@ where
         done?;
         Self::emit_found(&mut self.found, ctx);
         self.second.keep(record, at, ctx)?;
-        ctx.timers().on_event_time(Timestamp::from_millis(self.interval.second_is_needed_until(at)))
+        forget_after(self.interval.second_is_needed_until(at), ctx)
     }
 }
 
@@ -400,9 +405,9 @@ where
         }
     }
 
-    /// Records of either side that are needed until now.
+    /// Forgets the records of either side that were needed until just before.
     fn timer(&mut self, at: Timestamp, ctx: &mut KeyedContext<'_, S1::Key, R>) -> Result<()> {
-        let at = at.as_millis();
+        let at = at.as_millis().saturating_sub(1);
         self.first.records.delete(ctx, &self.interval.first_of(at)).map_err(StateError::into_error)?;
         self.second.records.delete(ctx, &self.interval.second_of(at)).map_err(StateError::into_error)
     }

@@ -17,4 +17,6 @@ mod async_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod timed_tests;
+#[cfg(test)]
 mod timer_tests;

@@ -261,7 +261,9 @@ impl Plan {
             self.source(env);
         }
         let other = self.parts.pop().expect("just made");
-        let (first, second) = (self.time(part), self.time(other));
+        let first = self.time(part);
+        self.steps += 1;
+        let second = self.time(other);
         self.note("window join");
         let all = first
             .stream

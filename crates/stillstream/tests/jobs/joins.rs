@@ -144,9 +144,9 @@ impl Process for Sums {
 #[test]
 fn a_function_without_keys_keeps_its_state_and_timers_over_failures() -> Result<()> {
     let job = Failing::new(3);
-    let sums = job.numbers().rebalance().process_with(|states| Ok(Sums { held: states.list("held")? }));
+    let numbers = job.failing(&job.numbers(), |n| *n).rebalance();
+    let sums = numbers.process_with(|states| Ok(Sums { held: states.list("held")? }));
     let sums = sums.uid("sums").collect();
-    job.failing(&job.numbers().name("others").uid("others"), |n| *n).discard();
     job.run("sums without keys")?;
     assert_eq!(sums.items().iter().sum::<u64>(), (0..RECORDS).sum::<u64>());
     Ok(())
