@@ -214,8 +214,8 @@ pub fn sink<T: SinkTarget>(fresh: impl Fn() -> T) {
     sink_at_every(1, fresh);
 }
 
-/// As [`sink`], with a crash at every `nth` point only, beginning with another one for each kind of trouble:
-/// for targets that take their time.
+/// As [`sink`], with a crash at every `nth` point only, beginning with another one for each kind of trouble: for
+/// targets that take their time.
 ///
 /// # Panics
 /// As [`sink`].

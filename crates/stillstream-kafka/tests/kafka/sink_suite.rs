@@ -31,9 +31,7 @@ impl SinkTarget for Target {
     }
     fn left_overs(&self) -> Vec<String> {
         // what a dying attempt aborts itself, it does not wait for
-        wait_until("transactions that are open end", || {
-            self.topic.in_state(&self.prefix, &["Ongoing"]).is_empty()
-        });
+        wait_until("transactions that are open end", || self.topic.in_state(&self.prefix, &["Ongoing"]).is_empty());
         Vec::new()
     }
 }

@@ -1,8 +1,8 @@
 //! What becomes of transactions after crashes, and of those that somebody else has ended.
 
 use stillstream_kafka::client::Properties;
-use stillstream_kafka::sink::{KafkaCommittable, OnLostTransaction};
 use stillstream_kafka::transactions;
+use stillstream_kafka::sink::{KafkaCommittable, OnLostTransaction};
 use stillstream_runtime::connect::{Sink, SinkContext};
 use stillstream_services::Kafka;
 use stillstream_types::ErrorKind;
@@ -201,8 +201,7 @@ fn checkpoints_without_records_make_no_transactions() {
 }
 
 #[test]
-fn transactions_of_the_older_protocol_are_committed_after_a_crash_also_when_the_cluster_was_upgraded_meanwhile()
- {
+fn transactions_of_the_older_protocol_are_committed_after_a_crash_also_when_the_cluster_was_upgraded_meanwhile() {
     let kafka = Kafka::alone();
     let topic = Topic::fresh(&kafka, 1);
     topic.set_transaction_version(1);
@@ -225,11 +224,7 @@ fn transactions_of_the_older_protocol_are_committed_after_a_crash_also_when_the_
         topic.settle(&prefix);
         assert_eq!(topic.in_state(&prefix, &["Ongoing"]), Vec::<String>::new());
     }
-    assert_eq!(
-        sorted(topic.committed()),
-        (0..50).flat_map(|n| [n, n]).collect::<Vec<_>>(),
-        "by each of two jobs"
-    );
+    assert_eq!(sorted(topic.committed()), (0..50).flat_map(|n| [n, n]).collect::<Vec<_>>(), "by each of two jobs");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The job `flights` from topics to topics of Kafka: killed in the middle, and exact.
 //!
-//! Starts a Kafka of its own (or takes yours, `--brokers`), fills the topics `flights` and `weather` from the
-//! files, runs the job, kills it hard (`kill -9`) after a checkpoint, starts it again, and compares what
-//! readers of the result see with what the job makes of the files.
+//! Starts a Kafka of its own (or takes yours, `--brokers`), fills the topics `flights` and `weather` from the files, runs
+//! the job, kills it hard (`kill -9`) after a checkpoint, starts it again, and compares what readers of the
+//! result see with what the job makes of the files.
 
 #[allow(dead_code, reason = "results go to topics here")]
 #[path = "../job.rs"]
@@ -88,9 +88,7 @@ fn start_job(brokers: &str, checkpoints: &Path) -> Result<Child> {
 /// Whether the job has completed a checkpoint.
 fn has_checkpoint(checkpoints: &Path) -> bool {
     let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries(checkpoints)
-        .flat_map(|job| entries(&job.path()))
-        .any(|entry| entry.path().join("_metadata").exists())
+    entries(checkpoints).flat_map(|job| entries(&job.path())).any(|entry| entry.path().join("_metadata").exists())
 }
 
 /// Runs the job, and kills it once.
@@ -125,8 +123,7 @@ fn read(brokers: &str, topic: &str) -> Result<Vec<String>> {
 }
 
 fn as_json<T: Serialize>(rows: &[T]) -> Result<Vec<String>> {
-    let rows =
-        rows.iter().map(|row| serde_json::to_string(row).map_err(|error| Error::msg(error.to_string())));
+    let rows = rows.iter().map(|row| serde_json::to_string(row).map_err(|error| Error::msg(error.to_string())));
     let mut rows = rows.collect::<Result<Vec<_>>>()?;
     rows.sort();
     Ok(rows)
@@ -136,8 +133,7 @@ fn as_json<T: Serialize>(rows: &[T]) -> Result<Vec<String>> {
 fn expected(settings: &Settings) -> Result<(Vec<AirportHour>, Vec<CarrierDay>)> {
     let env = StreamExecutionEnvironment::new();
     let (flights, weather) = job::read(&env, settings);
-    let Results { airport_hours, carrier_days, .. } =
-        job::compute(&flights, &weather, settings.out_of_orderness);
+    let Results { airport_hours, carrier_days, .. } = job::compute(&flights, &weather, settings.out_of_orderness);
     let (hours, days) = (airport_hours.collect(), carrier_days.collect());
     env.execute("flights from files")?;
     Ok((hours.items(), days.items()))
