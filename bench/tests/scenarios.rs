@@ -43,6 +43,15 @@ fn a_fixed_number_of_records_is_the_number_that_is_measured() {
 }
 
 #[test]
+fn a_query_of_nexmark_gives_the_known_result_while_it_is_measured() {
+    let line = run("NEXMARK --variant q3 --records 100000");
+    assert_throughput(&line);
+    assert_eq!((number(&line, "records"), line["variant"].as_str()), (100_000.0, Some("q3")));
+    let output = bench(&["run", "NEXMARK", "--variant", "q6", "--records", "1000"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no query 6"));
+}
+
+#[test]
 fn jobs_are_measured_while_they_run() {
     for name in ["LOOP", "TIMELY", "COUNT", "CHAIN", "JOIN"] {
         let line = run(&format!("{name} --keys 1000 --measure-ms 100"));

@@ -52,6 +52,7 @@ pub(crate) fn verify() -> bool {
     });
     // with the programs that the tests were built with
     step("upgrade", &|| outcome(watched(upgrade())));
+    step("from Kafka to Kafka", &|| outcome(watched(from_kafka_to_kafka())));
     // the main job needs neither RocksDB nor what that needs
     step("without RocksDB", &|| passed(&["check", "--package", "flights", "--locked"]));
     step("instructions", &|| checked(instructions::run(false)));
@@ -122,6 +123,13 @@ pub(crate) fn fix() -> bool {
 fn upgrade() -> Command {
     let mut command = Command::new(root().join("examples/flights/upgrade.sh"));
     command.arg(target().join("upgrade")).env("BIN", target().join("debug")).stdin(Stdio::null());
+    command
+}
+
+/// The example with Kafka: a job that is killed once, compared with the same job on files.
+fn from_kafka_to_kafka() -> Command {
+    let mut command = Command::new(target().join("debug/flights_kafka"));
+    command.arg("--out").arg(target().join("flights-kafka")).current_dir(root()).stdin(Stdio::null());
     command
 }
 

@@ -4,6 +4,7 @@ mod chain;
 mod count;
 mod filled;
 mod join;
+mod nexmark;
 mod plain;
 #[cfg(feature = "rocksdb")]
 mod raw_rocksdb;
@@ -34,7 +35,7 @@ pub struct Scenario {
 }
 
 /// All scenarios.
-pub const ALL: [Scenario; 12] = [
+pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "LOOP",
         work: "the roof: COUNT as a bare loop over a hash map, in one thread",
@@ -67,6 +68,12 @@ pub const ALL: [Scenario; 12] = [
     },
     Scenario { name: "CHAIN", work: "map, filter, map; no exchange, no state", run: chain::run },
     Scenario { name: "JOIN", work: "two keyed inputs, `connect`, value state on each side", run: join::run },
+    Scenario {
+        name: "NEXMARK",
+        work: "a query of Nexmark over two million events of the profile *fast*, in order; its result is compared with the known one where \
+               there is one",
+        run: nexmark::run,
+    },
     Scenario {
         name: "RECOVER",
         work: "an operator fails; from its error to the first record out of the restarted job",

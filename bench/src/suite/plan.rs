@@ -75,6 +75,9 @@ pub fn rocksdb_runs() -> Vec<Run> {
     runs
 }
 
+/// The queries of Nexmark.
+const NEXMARK: [&str; 11] = ["q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8", "q11", "q18", "q20"];
+
 /// All rows of the default run. Neighbours are compared with one another.
 pub fn runs() -> Vec<Run> {
     let mut runs = Vec::new();
@@ -95,9 +98,9 @@ pub fn runs() -> Vec<Run> {
         run("WORDS", "", 50_000, 1_000),
         run("CHAIN", "", 0, 1_000),
         run("JOIN", "", 1_000_000, 2_000),
-        run("RECOVER", "", 1_000_000, 0),
-        run("SNAPSHOT", "", 10_000_000, 1_500),
     ]);
+    runs.extend(NEXMARK.map(|query| run("NEXMARK", query, 0, 0)));
+    runs.extend([run("RECOVER", "", 1_000_000, 0), run("SNAPSHOT", "", 10_000_000, 1_500)]);
     let start = |operators| Run { operators, ..run("START", "", 0, 0) };
     runs.extend([1, 8, 64].map(start));
     runs

@@ -138,6 +138,41 @@ pub(crate) enum Command {
         #[arg(long, requires = "delete")]
         take_over: bool,
     },
+    /// What jobs left on a Kafka cluster. Needs the cargo feature `kafka`.
+    #[command(subcommand)]
+    Kafka(KafkaCommand),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum KafkaCommand {
+    /// The open transactions of sinks; commits or aborts those that a dead job left, for which readers of
+    /// committed records wait. A job that starts again sees to its own.
+    Transactions(TransactionsArguments),
+}
+
+#[derive(Args)]
+#[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "without the feature there is no client that asks"))]
+pub(crate) struct TransactionsArguments {
+    /// The brokers to begin with, as `host:port`, separated by commas.
+    #[arg(long)]
+    pub brokers: String,
+    /// What the transactional ids begin with: `transactional_id_prefix` of the sinks. Required, but for
+    /// `--commit` and `--abort`.
+    #[arg(long, required_unless_present_any = ["commit", "abort"])]
+    pub prefix: Option<String>,
+    /// Commits the transaction that is open under this id: only where a completed checkpoint holds it and its
+    /// job will never start again.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["abort", "abort_all"])]
+    pub commit: Option<String>,
+    /// Aborts the transaction that is open under this id; a job that still writes in it fails.
+    #[arg(long, value_name = "ID", conflicts_with = "abort_all")]
+    pub abort: Option<String>,
+    /// Aborts all that are open under ids with the prefix. Stop the jobs first that use it.
+    #[arg(long)]
+    pub abort_all: bool,
+    /// A file of properties of the client, such as those of TLS and SASL, as Kafka's own tools take it.
+    #[arg(long, value_name = "FILE")]
+    pub command_config: Option<std::path::PathBuf>,
 }
 
 /// Where a running job is asked.
@@ -200,6 +235,9 @@ pub(crate) struct RestorePlan {
     /// State that no operator claims may be left behind.
     #[arg(long)]
     pub allow_non_restored_state: bool,
+    /// What fields hold that the program's types no longer have may be lost.
+    #[arg(long)]
+    pub allow_dropped_fields: bool,
     /// Arguments of the program.
     #[arg(last = true)]
     pub arguments: Vec<String>,

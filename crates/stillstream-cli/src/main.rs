@@ -4,6 +4,7 @@ mod arguments;
 mod checkpoints;
 mod gc;
 mod inspect;
+mod kafka;
 mod live;
 mod native;
 mod operate;
@@ -80,6 +81,7 @@ fn run(arguments: &Arguments) -> Result<Answer, Error> {
         Command::Inspect { path, look } => inspect::run(path, look, &reach.options),
         Command::Verify { path, lengths } => verify::run(path, *lengths, reach),
         Command::RestorePlan(arguments) => restore_plan::run(arguments, &reach.options),
+        Command::Kafka(command) => kafka::run(command),
         Command::Gc { job, delete, take_over } => gc::run(job, *delete, *take_over, reach),
     }
 }

@@ -22,8 +22,11 @@ pub(crate) fn run(arguments: &RestorePlan, options: &StorageOptions) -> Result<A
     }
     let snapshot =
         RetainedCheckpoint::open(&arguments.snapshot, options).map_err(StorageError::into_error)?;
-    let choices =
-        Choices { allow_non_restored_state: arguments.allow_non_restored_state, ..Choices::default() };
+    let choices = Choices {
+        allow_non_restored_state: arguments.allow_non_restored_state,
+        allow_dropped_fields: arguments.allow_dropped_fields,
+        ..Choices::default()
+    };
     let found = check(snapshot.metadata(), snapshot.streams(), &plan, &choices).map_err(|error| {
         StateError::into_error(error).context(format!("reading `{}`", snapshot.directory()))
     })?;

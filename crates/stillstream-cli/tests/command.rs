@@ -436,3 +436,17 @@ fn restore_plan_takes_a_plan_file_and_says_what_is_neither_that_nor_a_program() 
         said(2, &["restore-plan", checkpoint, "--job", left.checkpoint.join("_metadata").to_str().unwrap()]);
     assert!(text.contains("neither a plan file nor a program that can be started"), "{text}");
 }
+
+#[test]
+fn transactions_on_kafka_are_asked_for_with_a_prefix_and_a_cluster_that_is_not_there_is_named() {
+    let errors = said(2, &["kafka", "transactions", "--brokers", "127.0.0.1:1"]);
+    assert!(errors.contains("--prefix"), "{errors}");
+    let wanted = ["kafka", "transactions", "--brokers", "127.0.0.1:1", "--prefix", "p"];
+    if cfg!(feature = "kafka") {
+        let errors = said(1, &wanted);
+        assert!(errors.contains("127.0.0.1:1"), "{errors}");
+    } else {
+        let errors = said(2, &wanted);
+        assert!(errors.contains("--features kafka"), "{errors}");
+    }
+}

@@ -29,7 +29,8 @@ const PAGE: &str =
     "there is no web page in this release: use the REST interface or the command `stillstream`";
 const METRICS: &str =
     "nothing is reported to other systems in this release: ask the REST interface, or `JobClient::metrics`";
-const STORE: &str = "access to this store is not configured here in this release: checkpoints go to a folder, which may be mounted";
+const STORE: &str = "stores that are reached over the network have other keys here (`s3.endpoint` .., in docs/configuration.md), and take the \
+     rest from the environment variables of the cloud's own tools";
 const SQL: &str = "there is no SQL and no Table API: write the job with the DataStream API";
 const PYTHON: &str = "there are no Python functions: leave it out";
 const SERIALIZERS: &str =

@@ -119,6 +119,8 @@ typed! {
     RECOVERY_PATH: Option<String> = "execution.state-recovery.path";
     /// Who owns that snapshot.
     RECOVERY_CLAIM_MODE: RecoveryClaimMode = "execution.state-recovery.claim-mode";
+    /// What fields hold that the program's types do not have is lost.
+    ALLOW_DROPPED_FIELDS: bool = "stillstream.checkpoint.allow-dropped-fields";
     /// The older checkpoint to go on from.
     FALL_BACK_TO: i64 = "stillstream.checkpoint.fall-back-to";
     /// State that no operator claims is dropped.

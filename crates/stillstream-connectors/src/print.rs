@@ -1,7 +1,10 @@
 //! [`Print`]: records on standard output, for people.
 
+use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 use std::io::Write;
+use std::sync::Arc;
 
 use stillstream_runtime::Batch;
 use stillstream_runtime::connect::{Committer, Plain, PlainWriter, Prepared, Sink, SinkContext, SinkWriter};
@@ -10,7 +13,7 @@ use stillstream_types::{CheckpointId, Result};
 
 use crate::ConnectorError;
 
-/// Prints each record's `Debug` form on a line of standard output. At-least-once: after a failure records are
+/// Prints each record's `Debug` form on a line of standard output; text as it is, without quotes. At-least-once: after a failure records are
 /// printed again.
 ///
 /// ```
@@ -38,6 +41,17 @@ impl Print {
     }
 }
 
+/// The text of a record that is nothing else.
+fn text_of<T: 'static>(record: &T) -> Option<&str> {
+    let record: &dyn Any = record;
+    record
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| record.downcast_ref::<Arc<str>>().map(|text| &**text))
+        .or_else(|| record.downcast_ref::<Box<str>>().map(|text| &**text))
+        .or_else(|| record.downcast_ref::<Cow<'static, str>>().map(|text| &**text))
+}
+
 struct Printer {
     prefix: String,
     text: Vec<u8>,
@@ -47,7 +61,10 @@ impl<T: fmt::Debug + 'static> PlainWriter<T> for Printer {
     fn write(&mut self, batch: Batch<T>) -> Result<()> {
         self.text.clear();
         for value in &batch.values {
-            let written = writeln!(self.text, "{}{value:?}", self.prefix);
+            let written = match text_of(value) {
+                Some(text) => writeln!(self.text, "{}{text}", self.prefix),
+                None => writeln!(self.text, "{}{value:?}", self.prefix),
+            };
             written.map_err(ConnectorError::write("standard output")).map_err(ConnectorError::into_error)?;
         }
         // one write a batch, so that lines of other subtasks do not come between

@@ -178,6 +178,16 @@ pub fn decode_stored<V: Data>(stored: &Schema, input: &mut &[u8]) -> Result<V, D
 /// assert_eq!(Price::of(0.0), Price::of(-0.0));
 /// ```
 ///
+/// A `HashMap` or a `HashSet` is no key either, though it has an `Eq`: it is written in another order each time. Nor is a `Decimal`
+/// (1.0 and 1.00) or a `DateTime<FixedOffset>`. Where one is part of a key the program does not compile:
+///
+/// ```compile_fail,E0080
+/// use std::collections::HashSet;
+/// use stillstream_data::Key;
+/// use stillstream_types::KeyGroups;
+/// HashSet::from([1u8, 2]).key_hash(KeyGroups::new(128));
+/// ```
+///
 /// A float is no key: not-a-number is unequal to itself, and the two zeros are equal and have different forms. Take a whole number
 /// of the smallest unit, or `to_bits()` where you know which zero it is.
 #[diagnostic::on_unimplemented(

@@ -215,6 +215,11 @@ impl<K: Key, V: Data> ListStore<V> for KeyedTable<K, Vec<V>> {
     fn clear(&self, key: CurrentKey<'_>) -> Result<(), StateError> {
         ValueStore::clear(self, key)
     }
+
+    fn take(&self, key: CurrentKey<'_>) -> Result<Vec<V>, StateError> {
+        let typed = self.key(key)?;
+        Ok(self.cells_mut()?.remove(key.hash, typed).unwrap_or_default())
+    }
 }
 
 impl<K: Key, MK: Key, MV: Data> MapStore<MK, MV> for KeyedTable<K, MapEntries<MK, MV>> {

@@ -105,7 +105,9 @@ pub use job::figures::Measured;
 pub use job::interface::{JobCommand, JobEvent, JobSetup, Level, RestoreFrom, StopRequest};
 pub use job::start::{StartDecision, decide_start, way_back};
 pub use job::status::JobStatus;
-pub use message::{AckMetrics, AttemptSpec, ChannelTime, Control, Report, RestoredState, TaskTime};
+pub use message::{
+    AckMetrics, Assignment, AttemptSpec, ChannelTime, Control, Enumerated, Report, RestoredState, TaskTime,
+};
 pub use moment::Moment;
 pub use plan::{OperatorInfo, TaskInfo};
 pub use restore::{

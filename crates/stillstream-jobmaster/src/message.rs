@@ -21,6 +21,8 @@ pub struct RestoredState {
     pub location: Option<String>,
     /// By operator and subtask.
     pub operators: BTreeMap<OperatorId, BTreeMap<SubtaskIndex, OperatorSubtaskState>>,
+    /// The states of the sources' enumerators. They stay in the JobManager.
+    pub enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
 }
 
 /// One try to run the job.
@@ -32,7 +34,32 @@ pub struct AttemptSpec {
     pub restored: Option<Arc<RestoredState>>,
 }
 
-/// From the JobManager to every worker of the attempt.
+/// Splits for the readers of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// The source.
+    pub operator: OperatorId,
+    /// Splits in their binary form, each with its reader.
+    pub splits: Arc<[(SubtaskIndex, Vec<u8>)]>,
+    /// The reader whose request this answers, also with nothing for it.
+    pub answers: Option<SubtaskIndex>,
+    /// No other splits will be assigned.
+    pub no_more: bool,
+}
+
+/// What the enumerator of a source has done: its state, and what it has assigned to come to it. No checkpoint
+/// has one of the two and not the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enumerated {
+    /// The state behind the assignment.
+    pub state: Arc<[u8]>,
+    /// For the readers.
+    pub assignment: Assignment,
+}
+
+/// From the JobManager to every worker of the attempt. Messages come in the order in which they were sent, and a
+/// task takes them in that order: what is assigned before a trigger is taken before its barrier, and what is
+/// assigned behind it after that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control {
     /// Sources: record the position and emit barrier `id`.
@@ -51,6 +78,8 @@ pub enum Control {
         /// this: there nothing is left to emit.)
         stop: bool,
     },
+    /// A source: read these splits.
+    Assign(Assignment),
     /// Sources: end here, as if there were no more input.
     Drain,
     /// Checkpoint `id` is complete.
@@ -110,6 +139,9 @@ pub enum Report {
     Running(SubtaskId),
     /// The subtask has no more records to come, and has emitted everything that the end of its input causes.
     Ended(SubtaskId),
+    /// The reader of a source has read all splits that it was assigned, and there may be others. For the
+    /// enumerator; the engine decides nothing by it.
+    SplitsWanted(SubtaskId),
     /// Event time has moved, or has not moved at all since the subtask began: a few times a second at most.
     EventTime {
         /// Who.

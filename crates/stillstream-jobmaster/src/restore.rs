@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use stillstream_types::key_group::UPPER_MAX_PARALLELISM;
 use stillstream_types::{
@@ -26,6 +27,8 @@ pub struct RestorePlan {
     pub checkpoint: CheckpointId,
     /// By operator, then by subtask index; an operator that the snapshot does not know gets empty states.
     pub operators: BTreeMap<OperatorId, Vec<OperatorSubtaskState>>,
+    /// The states of the sources' enumerators.
+    pub enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
     /// One line for each operator of the snapshot whose state was left behind, as allowed.
     pub dropped: Vec<String>,
 }
@@ -142,7 +145,7 @@ impl Unclaimed {
 /// The state of `metadata` that no operator with one of these ids takes, in the snapshot's order.
 pub fn unclaimed(metadata: &CheckpointMetadata, claims: impl Fn(OperatorId) -> bool) -> Vec<Unclaimed> {
     let state = metadata.operators.iter();
-    let state = state.filter(|old| !old.subtasks.values().all(OperatorSubtaskState::is_empty));
+    let state = state.filter(|old| !old.is_empty());
     let unclaimed = state.filter(|old| !claims(old.id)).map(|old| Unclaimed {
         id: old.id,
         uid: old.uid.clone(),
@@ -227,6 +230,7 @@ pub fn plan_restore(
             .iter()
             .map(|(id, o)| (*id, vec![OperatorSubtaskState::default(); o.parallelism as usize]))
             .collect(),
+        enumerators: BTreeMap::new(),
         dropped: Vec::new(),
     };
     let mut seen = BTreeSet::new();
@@ -241,6 +245,7 @@ pub fn plan_restore(
             });
         }
         plan.operators.insert(old.id, assign(old, new.parallelism));
+        plan.enumerators.extend(old.enumerator.clone().map(|state| (old.id, state)));
     }
     let unclaimed = unclaimed(metadata, |id| wanted.contains_key(&id));
     if let (Some(error), false) = (refuse_unclaimed(metadata.id, &unclaimed), allow_non_restored_state) {

@@ -79,6 +79,7 @@ fn metadata(p: u32) -> CheckpointMetadata {
             parallelism: p,
             max_parallelism: MAX,
             subtasks: (0..p).map(subtask).collect(),
+            enumerator: None,
         }],
     }
 }
@@ -223,6 +224,7 @@ fn state_that_nobody_claims_is_refused_by_name_uid_bytes_and_flag_unless_allowed
         parallelism: 1,
         max_parallelism: MAX,
         subtasks: BTreeMap::from([(SubtaskIndex(0), state)]),
+        enumerator: None,
     });
     let text = plan_restore(&old, &[info(2)], false).unwrap_err().to_string();
     for part in ["`sessions`", "uid \"gone\"", "42 bytes", "--allow-non-restored-state"] {

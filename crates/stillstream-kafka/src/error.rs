@@ -150,6 +150,14 @@ pub enum KafkaError {
         /// What to do.
         next: String,
     },
+    /// Nothing is open under a transactional id.
+    #[error("nothing is open under the transactional id `{transactional_id}`: {state}")]
+    NothingOpen {
+        /// The id.
+        transactional_id: String,
+        /// What is known of it.
+        state: String,
+    },
     /// A sink is used in a way that it is not made for.
     #[error("{0}")]
     Misuse(&'static str),

@@ -20,6 +20,10 @@ pub struct Choices {
     pub allow_non_restored_state: bool,
     /// Operators whose state was left behind by choice at an earlier start.
     pub left_behind: BTreeSet<OperatorId>,
+    /// What fields hold that the program's types no longer have may be lost (`--allow-dropped-fields`).
+    pub allow_dropped_fields: bool,
+    /// Fields whose values were dropped by choice at an earlier start, as [`RestoreCheck::dropped_fields`] has them.
+    pub dropped_fields: BTreeSet<String>,
 }
 
 impl Choices {
@@ -57,6 +61,9 @@ pub struct StateCheck {
     pub stored: Option<String>,
     /// What the program wants.
     pub wanted: Option<String>,
+    /// Fields of what is stored that the program's type does not have, one sentence each: what they hold is lost, where that
+    /// is allowed.
+    pub dropped_fields: Vec<String>,
 }
 
 /// What one subtask gets.
@@ -148,6 +155,9 @@ pub struct RestoreCheck {
     /// The operators that something is left behind of.
     #[serde(skip)]
     pub left_behind_of: BTreeSet<OperatorId>,
+    /// The fields whose values are lost, as allowed, each with operator and state.
+    #[serde(skip)]
+    pub dropped_fields: BTreeSet<String>,
 }
 
 impl RestoreCheck {
@@ -216,8 +226,13 @@ pub fn check(
     plan: &PlanDescription,
     choices: &Choices,
 ) -> Result<RestoreCheck, StateError> {
-    let mut checking =
-        Checking { choices, problems: Vec::new(), left_behind: Vec::new(), of: BTreeSet::new() };
+    let mut checking = Checking {
+        choices,
+        problems: Vec::new(),
+        left_behind: Vec::new(),
+        of: BTreeSet::new(),
+        fields: BTreeSet::new(),
+    };
     let mut adopted = plan.operators.clone();
     for operator in &mut adopted {
         let set = operator.max_parallelism_is_set.then_some(operator.max_parallelism);
@@ -290,6 +305,7 @@ pub fn check(
         problems: checking.problems,
         left_behind: checking.left_behind,
         left_behind_of: checking.of,
+        dropped_fields: checking.fields,
         key_groups: adopted.iter().map(|operator| (operator.id, operator.max_parallelism)).collect(),
     })
 }
@@ -300,6 +316,7 @@ struct Checking<'a> {
     problems: Vec<String>,
     left_behind: Vec<String>,
     of: BTreeSet<OperatorId>,
+    fields: BTreeSet<String>,
 }
 
 impl Checking<'_> {
@@ -339,7 +356,8 @@ impl Checking<'_> {
         for (name, meta) in wanted {
             if !seen.iter().any(|(known, found)| known == name && same_sort(found, &meta)) {
                 let wanted = Some(meta.to_string());
-                checks.push(StateCheck { name: name.into(), verdict: Verdict::New, stored: None, wanted });
+                let (verdict, dropped_fields) = (Verdict::New, Vec::new());
+                checks.push(StateCheck { name: name.into(), verdict, stored: None, wanted, dropped_fields });
             }
         }
         checks
@@ -359,9 +377,18 @@ impl Checking<'_> {
             (Some(Meta::Operator(new)), Meta::Operator(stored)) => Some(new.check(name, stored)),
             _ => None,
         };
+        let mut dropped_fields = Vec::new();
         let verdict = match compared {
             Some(Ok(Compatibility::AsIs)) => Verdict::Same,
-            Some(Ok(_)) => Verdict::Migrated,
+            Some(Ok(_)) => {
+                if let Some((_, new)) = new.filter(|_| has_content(old, name, stored)) {
+                    dropped_fields = new.dropped_fields(stored);
+                }
+                for field in &dropped_fields {
+                    self.dropped(&format!("{label}: state `{name}`"), field);
+                }
+                Verdict::Migrated
+            }
             Some(Err(error)) => {
                 self.problems.push(format!("{label}: {error}"));
                 Verdict::Refused
@@ -385,7 +412,21 @@ impl Checking<'_> {
             }
         };
         let wanted = new.map(|(_, meta)| meta.to_string());
-        StateCheck { name: name.clone(), verdict, stored: Some(stored.to_string()), wanted }
+        StateCheck { name: name.clone(), verdict, stored: Some(stored.to_string()), wanted, dropped_fields }
+    }
+
+    /// A field is in the snapshot and not in the program: a person has to know of it.
+    fn dropped(&mut self, of: &str, field: &str) {
+        let known = format!("{of}: {field}");
+        if self.choices.allow_dropped_fields || self.choices.dropped_fields.contains(&known) {
+            self.left_behind.push(format!("{of}: what it holds in {field} is lost, as allowed"));
+            self.fields.insert(known);
+            return;
+        }
+        self.problems.push(format!(
+            "{of}: the program's type has no {field}; if what it holds may be lost, say so with --allow-dropped-fields \
+             (stillstream.checkpoint.allow-dropped-fields: true)"
+        ));
     }
 }
 

@@ -209,6 +209,17 @@ pub(crate) enum Meta {
     Operator(OperatorStateMeta),
 }
 
+impl Meta {
+    /// The fields of `stored` that this state's type does not have.
+    pub(crate) fn dropped_fields(&self, stored: &Self) -> Vec<String> {
+        match (self, stored) {
+            (Self::Keyed(new), Self::Keyed(old)) => new.value.dropped_fields(&old.value),
+            (Self::Operator(new), Self::Operator(old)) => new.schema.dropped_fields(&old.schema),
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl fmt::Display for Meta {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -67,7 +67,12 @@ impl fmt::Display for StateCheck {
         let (name, stored, wanted) = (&self.name, text(&self.stored), text(&self.wanted));
         match self.verdict {
             Verdict::Same => write!(f, "{name}: restored, {stored}"),
-            Verdict::Migrated => write!(f, "{name}: migrated from {stored} to {wanted}"),
+            Verdict::Migrated => {
+                write!(f, "{name}: migrated from {stored} to {wanted}")?;
+                self.dropped_fields
+                    .iter()
+                    .try_for_each(|field| write!(f, "; what it holds in {field} is lost"))
+            }
             Verdict::New => write!(f, "{name}: new, starts empty, {wanted}"),
             Verdict::Carried => {
                 write!(f, "{name}: no part of the program takes it, it is carried along unchanged, {stored}")

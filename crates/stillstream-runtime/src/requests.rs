@@ -45,6 +45,16 @@ fn runtime() -> Result<Handle> {
     Ok(RUNTIME.get_or_init(|| started).handle().clone())
 }
 
+/// Calls `f` within the process's runtime, for clients that are made within one.
+///
+/// # Errors
+/// If the runtime cannot be started.
+pub fn within<R>(f: impl FnOnce() -> R) -> Result<R> {
+    let runtime = runtime()?;
+    let _entered = runtime.enter();
+    Ok(f())
+}
+
 /// How often a request that failed is made again, and after which time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetryDelays {
@@ -119,9 +129,11 @@ async fn caught<R>(mut attempt: Attempt<R>) -> Result<R> {
 
 type Done<R> = Arc<Mutex<Vec<(u64, Outcome<R>)>>>;
 
-/// The requests that one operator instance has under way, by numbers that it gives them. Dropped, it gives all of them up.
+/// The requests that one operator instance has under way, by numbers that it gives them. Dropped, it gives
+/// all of them up.
 pub struct Requests<R> {
-    runtime: Handle,
+    /// Once there was a request.
+    runtime: Option<Handle>,
     waker: Waker,
     done: Done<R>,
     under_way: HashMap<u64, AbortHandle>,
@@ -141,26 +153,34 @@ impl<R> fmt::Debug for Requests<R> {
 
 impl<R: Send + 'static> Requests<R> {
     /// None so far; `waker` schedules the operator whenever one has ended.
-    ///
-    /// # Errors
-    /// If the process's runtime cannot be started.
-    pub fn new(waker: Waker) -> Result<Self> {
-        Ok(Self {
-            runtime: runtime()?,
+    pub fn new(waker: Waker) -> Self {
+        Self {
+            runtime: None,
             waker,
             done: Arc::default(),
             under_way: HashMap::new(),
             timeout: None,
             delays: RetryDelays::NONE,
             retryable: None,
-        })
+        }
     }
 
     /// Begins a request; `make` makes the future of each try.
-    pub fn start(&mut self, number: u64, make: impl Fn() -> Attempt<R> + Send + Sync + 'static) {
+    ///
+    /// # Errors
+    /// If the process's runtime cannot be started.
+    pub fn start(
+        &mut self,
+        number: u64,
+        make: impl Fn() -> Attempt<R> + Send + Sync + 'static,
+    ) -> Result<()> {
+        let runtime = match self.runtime.take() {
+            Some(runtime) => runtime,
+            None => runtime()?,
+        };
         let (timeout, delays, retryable) = (self.timeout, self.delays, self.retryable.clone());
         let (done, waker) = (self.done.clone(), self.waker.clone());
-        let task = self.runtime.spawn(async move {
+        let task = runtime.spawn(async move {
             let answer = pin!(answer(make, delays, retryable));
             let outcome = match timeout {
                 None => Outcome::Done(answer.await),
@@ -173,6 +193,8 @@ impl<R: Send + 'static> Requests<R> {
             waker.wake();
         });
         self.under_way.insert(number, task.abort_handle());
+        self.runtime = Some(runtime);
+        Ok(())
     }
 
     /// Takes those that have ended, in the order in which they have.

@@ -85,6 +85,7 @@ pub fn sample_metadata(id: u64, job: JobId, streams: &[StreamHandle]) -> Checkpo
             (SubtaskIndex(1), OperatorSubtaskState::default()),
         ]
         .into(),
+        enumerator: None,
     };
     let without_uid = OperatorState {
         id: OperatorId::from_uid("other"),
@@ -93,6 +94,7 @@ pub fn sample_metadata(id: u64, job: JobId, streams: &[StreamHandle]) -> Checkpo
         parallelism: 1,
         max_parallelism: 32768,
         subtasks: Default::default(),
+        enumerator: None,
     };
     CheckpointMetadata {
         id: CheckpointId(id),
@@ -103,6 +105,15 @@ pub fn sample_metadata(id: u64, job: JobId, streams: &[StreamHandle]) -> Checkpo
         triggered_at_ms: -1_600_000_000_000,
         operators: vec![with_state, without_uid],
     }
+}
+
+/// The same with the state of an enumerator, which is what version 3 of the format added.
+pub fn sample_enumerator_metadata(id: u64, job: JobId, streams: &[StreamHandle]) -> CheckpointMetadata {
+    let mut metadata = sample_incremental_metadata(id, job, streams);
+    for (operator, state) in metadata.operators.iter_mut().zip([&b"which splits were assigned"[..], b""]) {
+        operator.enumerator = Some(Arc::from(state));
+    }
+    metadata
 }
 
 /// The same with state as sets of files, which is what version 2 of the format added.

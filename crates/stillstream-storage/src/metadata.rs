@@ -9,6 +9,7 @@
 //! |---|---|
 //! | 1 | |
 //! | 2 | state as a set of files that several checkpoints may name ([`IncrementalHandle`]) |
+//! | 3 | the state of a source's enumerator |
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::error::StorageError;
 use crate::frame::Frame;
 use crate::proto;
 
-const FRAME: Frame = Frame { magic: b"STILLCKP", version: 2 };
+const FRAME: Frame = Frame { magic: b"STILLCKP", version: 3 };
 
 /// The name of the file within a checkpoint's or savepoint's directory.
 pub const METADATA_FILE: &str = "_metadata";
@@ -62,6 +63,9 @@ pub fn encode(metadata: &CheckpointMetadata, anchor: Anchor) -> Vec<u8> {
 
 /// The oldest version that can hold this checkpoint.
 fn version(metadata: &CheckpointMetadata) -> u32 {
+    if metadata.operators.iter().any(|operator| operator.enumerator.is_some()) {
+        return 3;
+    }
     let mut states = metadata.operators.iter().flat_map(|operator| operator.subtasks.values());
     if states.any(|state| !state.incremental.is_empty()) { 2 } else { 1 }
 }
@@ -105,6 +109,7 @@ fn operator_out(operator: &OperatorState) -> proto::Operator {
         parallelism: operator.parallelism,
         max_parallelism: operator.max_parallelism,
         subtasks: operator.subtasks.iter().map(|(index, state)| subtask_out(*index, state)).collect(),
+        enumerator: operator.enumerator.as_ref().map(|state| state.to_vec()),
     }
 }
 
@@ -217,6 +222,7 @@ impl Reader<'_> {
             parallelism: operator.parallelism,
             max_parallelism: operator.max_parallelism,
             subtasks: subtasks.collect::<Result<_, StorageError>>()?,
+            enumerator: operator.enumerator.map(Arc::from),
         })
     }
 

@@ -1,4 +1,4 @@
-//! Protobuf messages of `_metadata` (versions 1 and 2) and of the register (version 1). Numbers are never
+//! Protobuf messages of `_metadata` (versions 1 to 3) and of the register (version 1). Numbers are never
 //! used again for another meaning.
 
 use std::collections::BTreeMap;
@@ -41,6 +41,9 @@ pub(crate) struct Operator {
     pub(crate) max_parallelism: u32,
     #[prost(message, repeated, tag = "6")]
     pub(crate) subtasks: Vec<Subtask>,
+    /// Since version 3.
+    #[prost(bytes = "vec", optional, tag = "7")]
+    pub(crate) enumerator: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -188,6 +191,8 @@ pub(crate) struct Began {
     /// Ids of operators, 16 bytes each.
     #[prost(bytes = "vec", repeated, tag = "3")]
     pub(crate) left_behind: Vec<Vec<u8>>,
+    #[prost(string, repeated, tag = "4")]
+    pub(crate) dropped_fields: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]

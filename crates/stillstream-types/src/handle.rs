@@ -269,6 +269,9 @@ pub struct OperatorState {
     pub max_parallelism: u32,
     /// State by subtask; subtasks without state are left out.
     pub subtasks: BTreeMap<SubtaskIndex, OperatorSubtaskState>,
+    /// What the enumerator of a source knew when the checkpoint was triggered; `None` if there is none, or if it
+    /// knew nothing yet.
+    pub enumerator: Option<Arc<[u8]>>,
 }
 
 /// Why a checkpoint was taken, and who may delete it.
@@ -377,16 +380,22 @@ pub struct CheckpointMetadata {
 }
 
 impl OperatorState {
-    /// Bytes of state, of all subtasks.
+    /// Bytes of state, of all subtasks and of the enumerator.
     pub fn bytes(&self) -> u64 {
-        sum(self.subtasks.values().map(OperatorSubtaskState::len))
+        let enumerator = self.enumerator.as_ref().map(|state| state.len() as u64);
+        sum(self.subtasks.values().map(OperatorSubtaskState::len).chain(enumerator))
+    }
+
+    /// Whether there is no state.
+    pub fn is_empty(&self) -> bool {
+        self.enumerator.is_none() && self.subtasks.values().all(OperatorSubtaskState::is_empty)
     }
 }
 
 impl CheckpointMetadata {
     /// Bytes of state.
     pub fn state_len(&self) -> u64 {
-        sum(self.operators.iter().flat_map(|o| o.subtasks.values()).map(OperatorSubtaskState::len))
+        sum(self.operators.iter().map(OperatorState::bytes))
     }
 
     /// Every stream that it names.
@@ -530,6 +539,8 @@ pub struct JobStart {
     pub fell_back_to: Option<CheckpointId>,
     /// Operators of which state was left behind by choice.
     pub left_behind: Vec<OperatorId>,
+    /// Fields whose values were dropped by choice, one sentence each.
+    pub dropped_fields: Vec<String>,
 }
 
 /// The one truth about a job's checkpoints, changed only by compare-and-set.

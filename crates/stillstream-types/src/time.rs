@@ -5,17 +5,24 @@ use std::ops::{Add, Sub};
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::Error;
+
 /// A point in event time or processing time: milliseconds since 1970-01-01T00:00:00Z.
 ///
-/// Reads and writes RFC 3339 in UTC. Years outside of 0000 to 9999, which RFC 3339 does not have, carry a
-/// sign and may have more digits (`+292278994-08-17T07:12:55.806Z`), as in ISO 8601; the two ends of time are
-/// `-infinity` and `infinity`. Each timestamp that is written can be read.
+/// Reads and writes RFC 3339 in UTC. Years outside of 0000 to 9999, which RFC 3339 does not have, carry a sign and may have
+/// more digits (`+292278994-08-17T07:12:55.806Z`), as in ISO 8601; the two ends of time are `-infinity` and `infinity`.
+/// Each timestamp that is written can be read. Also read are a space in place of `T`, a time without seconds, a date alone
+/// (its midnight), and all of them without an offset, which are in UTC.
 ///
 /// ```
 /// use stillstream_types::{Timestamp, time::hours};
+/// for text in ["2013-01-01", "2013-01-01 00:00", "2013-01-01T00:00:00.000", "2013-01-01T02:00:00+02:00"] {
+///     assert_eq!(text.parse::<Timestamp>()?, Timestamp::from_seconds(1_356_998_400), "{text}");
+/// }
 /// let at: Timestamp = "2013-01-01T10:15:00Z".parse().unwrap();
 /// assert_eq!((at + hours(2)).to_string(), "2013-01-01T12:15:00Z");
 /// assert_eq!(at.truncate(hours(1)).to_string(), "2013-01-01T10:00:00Z");
+/// # Ok::<(), stillstream_types::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
@@ -31,9 +38,32 @@ impl Timestamp {
         Self(millis)
     }
 
+    /// From seconds since 1970.
+    ///
+    /// ```
+    /// use stillstream_types::Timestamp;
+    /// assert_eq!(Timestamp::from_seconds(1_700_000_000).to_string(), "2023-11-14T22:13:20Z");
+    /// ```
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(1000))
+    }
+
     /// Milliseconds since 1970.
     pub const fn as_millis(self) -> i64 {
         self.0
+    }
+
+    /// Milliseconds from `earlier` to `self`; negative if `earlier` is later. Subtraction gives a [`Duration`], which cannot be
+    /// negative and is zero then.
+    ///
+    /// ```
+    /// use stillstream_types::{Timestamp, time::seconds};
+    /// let (early, late) = (Timestamp::from_seconds(10), Timestamp::from_seconds(12));
+    /// assert_eq!((late.millis_since(early), early.millis_since(late)), (2_000, -2_000));
+    /// assert_eq!((late - early, early - late), (seconds(2), seconds(0)));
+    /// ```
+    pub const fn millis_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
     }
 
     /// The start of the tumbling window of this size that holds the timestamp (windows start at 1970).
@@ -146,16 +176,18 @@ impl fmt::Debug for Timestamp {
 }
 
 impl FromStr for Timestamp {
-    type Err = String;
+    type Err = Error;
 
     /// Reads `2013-01-01T10:15:00Z`, with an optional fraction of a second and an optional offset (`+02:00`),
     /// and the other forms that a timestamp is written in.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             "-infinity" => Ok(Self::MIN),
             "infinity" => Ok(Self::MAX),
             _ => parse(text).map(Self).ok_or_else(|| {
-                format!("`{text}` is not a timestamp: RFC 3339 is expected, as in 2013-01-01T10:15:00Z")
+                Error::msg(format!(
+                    "`{text}` is not a timestamp: RFC 3339 is expected, as in 2013-01-01T10:15:00Z"
+                ))
             }),
         }
     }
@@ -181,8 +213,21 @@ fn parse(text: &str) -> Option<i64> {
     }
     let (year, rest) = rest.split_at(width);
     let y = sign * digits(year)?;
-    // -MM-ddThh:mm:ss, a fraction, an offset
-    let (clock, mut rest) = rest.split_at_checked(15)?;
+    // -MM-ddThh:mm:ss, a fraction, an offset; without what a person may leave out
+    let mut full = [0; 15];
+    let (clock, mut rest) = match (rest.len(), rest.get(12)) {
+        (6, _) => {
+            full[..6].copy_from_slice(rest);
+            full[6..].copy_from_slice(b"T00:00:00");
+            (&full[..], &[][..])
+        }
+        (12.., None | Some(b'Z' | b'z' | b'+' | b'-')) => {
+            full[..12].copy_from_slice(&rest[..12]);
+            full[12..].copy_from_slice(b":00");
+            (&full[..], &rest[12..])
+        }
+        _ => rest.split_at_checked(15)?,
+    };
     let places: [(usize, &[u8]); 5] = [(0, b"-"), (3, b"-"), (6, b"Tt "), (9, b":"), (12, b":")];
     if !places.iter().all(|(at, any)| any.contains(&clock[*at])) {
         return None;
@@ -195,14 +240,17 @@ fn parse(text: &str) -> Option<i64> {
     }
     let mut ms = 0;
     if let Some(fraction) = rest.strip_prefix(b".") {
-        let end = fraction.iter().position(|byte| !byte.is_ascii_digit())?;
+        let end = fraction.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(fraction.len());
+        if end == 0 {
+            return None;
+        }
         for place in 0..3 {
             ms = ms * 10 + fraction[..end].get(place).map_or(0, |byte| i64::from(byte - b'0'));
         }
         rest = &fraction[end..];
     }
     let offset = match rest {
-        b"Z" | b"z" => 0,
+        b"Z" | b"z" | b"" => 0,
         [sign @ (b'+' | b'-'), hours @ .., b':', a, b] if hours.len() == 2 => {
             let minutes = digits(hours)? * 60 + digits(&[*a, *b])?;
             if *sign == b'-' { -minutes } else { minutes }
@@ -286,10 +334,13 @@ mod tests {
     fn a_malformed_timestamp_is_refused_with_its_text() {
         for text in [
             "",
-            "2013-01-01",
+            "2013-01",
+            "2013-02-30",
+            "2013-01-01T10",
             "2013-02-30T00:00:00Z",
             "2013-01-01T25:00:00Z",
-            "2013-01-01T10:15:00",
+            "2013-01-01T10:15:",
+            "2013-01-01T10:15:00.",
             "NA",
             "2013-01-01T10:15:00.Zx",
             "2013-01-01T10:15:00+0200",
@@ -299,7 +350,7 @@ mod tests {
             "2013-01-01T10:15:00++2:00",
             "Infinity",
         ] {
-            let error = text.parse::<Timestamp>().unwrap_err();
+            let error = text.parse::<Timestamp>().unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}`")), "{error}");
         }
     }
@@ -311,11 +362,11 @@ mod tests {
         let years = [-10_000, -9999, -1, 0, 1, 9999, 10_000, 123_456].map(year);
         for millis in ends.into_iter().chain(years).flat_map(|at| [at, at.saturating_sub(1)]) {
             let at = Timestamp::from_millis(millis);
-            assert_eq!(at.to_string().parse(), Ok(at), "{millis}");
+            assert_eq!(at.to_string().parse::<Timestamp>().unwrap(), at, "{millis}");
         }
         assert_eq!(Timestamp::from_millis(i64::MAX - 1).to_string(), "+292278994-08-17T07:12:55.806Z");
         assert_eq!(Timestamp::from_millis(year(-1)).to_string(), "-0001-01-01T00:00:00Z");
-        assert_eq!("infinity".parse(), Ok(Timestamp::MAX));
+        assert_eq!("infinity".parse::<Timestamp>().unwrap(), Timestamp::MAX);
     }
 
     #[test]
@@ -323,7 +374,7 @@ mod tests {
         for text in
             ["+292278994-08-17T07:12:55.808Z", "-292275055-05-16T16:47:04.191Z", "+999999999-01-01T00:00:00Z"]
         {
-            assert!(text.parse::<Timestamp>().unwrap_err().contains(text));
+            assert!(text.parse::<Timestamp>().unwrap_err().to_string().contains(text));
         }
     }
 

@@ -17,7 +17,8 @@ use crate::operators::delegate::delegate_rest;
 use crate::operators::keyed_value::Step;
 use crate::window::{Trigger, WindowedStream};
 
-/// What [`sum`](KeyedStream::sum) adds up. A sum that the type cannot hold fails the job; it does not wrap around.
+/// What [`sum`](KeyedStream::sum) adds up. A sum that the type cannot hold fails the job; it does not wrap
+/// around.
 ///
 /// ```
 /// use stillstream::Summable;
@@ -66,8 +67,8 @@ fn too_large<V>() -> Error {
     Error::new(ErrorKind::User, message)
 }
 
-/// An aggregate whose every step can fail: what [`Aggregate`] is, with errors. An error fails the job, which then restarts by its
-/// restart strategy.
+/// An aggregate whose every step can fail: what [`Aggregate`] is, with errors. An error fails the job, which
+/// then restarts by its restart strategy.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -155,10 +156,11 @@ fn more<V: PartialOrd>(new: &V, old: &V) -> bool {
     new > old
 }
 
-/// The sum of a number of each record, the least or greatest one so far, or the record that has it. Each record in is one out.
+/// The sum of a number of each record, the least or greatest one so far, or the record that has it. Each
+/// record in is one out.
 impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
-    /// Adds up a number of the records of each key, and emits key and sum after each record. A sum that its type cannot hold fails
-    /// the job.
+    /// Adds up a number of the records of each key, and emits key and sum after each record. A sum that its
+    /// type cannot hold fails the job.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -178,8 +180,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         self.by_fallible_value("sum", "sum", TryStep(|| V::ZERO, add))
     }
 
-    /// The least value of the records of each key so far: key and value after each record. One that cannot be compared, as NaN, is
-    /// passed over, unless it is the first.
+    /// The least value of the records of each key so far: key and value after each record. One that cannot be
+    /// compared, as NaN, is passed over, unless it is the first.
     ///
     /// ```
     /// # use stillstream::prelude::*;
@@ -203,7 +205,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         self.extreme("max", f, more)
     }
 
-    /// The record with the least value of each key so far, after each record; the first of those that have it.
+    /// The record with the least value of each key so far, after each record; the first of those that have
+    /// it.
     ///
     /// ```
     /// # use stillstream::prelude::*;
@@ -216,7 +219,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         self.reduce(move |old, new| if less(&f(&new), &f(&old)) { new } else { old }).name("min_by")
     }
 
-    /// The record with the greatest value of each key so far, after each record; the first of those that have it.
+    /// The record with the greatest value of each key so far, after each record; the first of those that have
+    /// it.
     pub fn max_by<V: PartialOrd>(&self, f: impl Fn(&T) -> V + Send + Sync + 'static) -> DataStream<T> {
         self.reduce(move |old, new| if more(&f(&new), &f(&old)) { new } else { old }).name("max_by")
     }
@@ -239,8 +243,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         self.by_fallible_value(name, name, TryStep(|| None, step))
     }
 
-    /// [`map_with_state`](Self::map_with_state) with a function that can fail. An error fails the job, which then restarts by its
-    /// restart strategy.
+    /// [`map_with_state`](Self::map_with_state) with a function that can fail. An error fails the job, which
+    /// then restarts by its restart strategy.
     ///
     /// ```
     /// # use stillstream::prelude::*;
@@ -304,7 +308,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.try_aggregate_with(sum, |key, _, sum| (key.clone(), sum)).name("window.sum")
     }
 
-    /// The least value of the records of each key and window. One that cannot be compared, as NaN, is passed over, unless it is the first.
+    /// The least value of the records of each key and window. One that cannot be compared, as NaN, is passed
+    /// over, unless it is the first.
     pub fn min<V: Data + PartialOrd>(
         self,
         f: impl Fn(&T) -> V + Send + Sync + 'static,
@@ -312,7 +317,8 @@ impl<T: Data, S: KeySelector<T>, Tr: Trigger<T>> WindowedStream<T, S, Tr> {
         self.extreme(f, less).name("window.min")
     }
 
-    /// The greatest value of the records of each key and window. One that cannot be compared, as NaN, is passed over, unless it is the first.
+    /// The greatest value of the records of each key and window. One that cannot be compared, as NaN, is
+    /// passed over, unless it is the first.
     pub fn max<V: Data + PartialOrd>(
         self,
         f: impl Fn(&T) -> V + Send + Sync + 'static,
@@ -431,7 +437,8 @@ impl<T: Data, V: Data, F: Fn(&T) -> V + Send + Sync + 'static> TryAggregate for 
 }
 
 thread_local! {
-    /// The first error of an aggregate during the present call of its operator, which a table of state has no way to return.
+    /// The first error of an aggregate during the present call of its operator, which a table of state has no
+    /// way to return.
     static FAILED: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
 
@@ -467,7 +474,8 @@ impl<A: TryAggregate> Aggregate for Noting<A> {
     }
 }
 
-/// Returns what aggregates have noted during a call of the operator: the job fails before anything that follows from it is kept.
+/// Returns what aggregates have noted during a call of the operator: the job fails before anything that
+/// follows from it is kept.
 struct Failing {
     inner: Box<dyn Operator>,
 }

@@ -10,6 +10,7 @@ use stillstream_state::Data;
 use stillstream_types::{Error, Result};
 
 use crate::data_stream::DataStream;
+use crate::functions::RuntimeContext;
 use crate::graph::NodeSpec;
 use crate::operators::async_io::{AsyncOperator, Order};
 
@@ -21,7 +22,8 @@ const CAPACITY: usize = 100;
 /// ```
 /// use stillstream::prelude::*;
 /// // after 100, 200, 400, 800 and 1000 ms, and only what another try can change
-/// let retry = AsyncRetry::exponential(5, millis(100), seconds(1)).only_if(|error| error.kind() == ErrorKind::Connector);
+/// let retry = AsyncRetry::exponential(5, millis(100), seconds(1))
+///     .only_if(|error| error.kind() == ErrorKind::Connector);
 /// # let _ = retry;
 /// ```
 #[derive(Clone)]
@@ -42,7 +44,8 @@ impl AsyncRetry {
         Self::exponential(retries, delay, delay)
     }
 
-    /// Makes a request again up to `retries` times: first after `first`, and then after twice the time each, up to `longest`.
+    /// Makes a request again up to `retries` times: first after `first`, and then after twice the time each,
+    /// up to `longest`.
     pub fn exponential(retries: u32, first: Duration, longest: Duration) -> Self {
         Self { delays: RetryDelays { retries, first, longest }, only_if: None }
     }
@@ -57,9 +60,13 @@ impl AsyncRetry {
 /// What is emitted for a record whose request took too long.
 type OnTimeout<T, U> = Arc<dyn Fn(T) -> Result<Vec<U>> + Send + Sync>;
 
+/// Makes the future of one try.
+pub(crate) type Ask<T, U> = Arc<dyn Fn(T) -> Attempt<Vec<U>> + Send + Sync>;
+
 /// What one asynchronous operator does.
 pub(crate) struct AsyncSettings<T, U> {
-    pub ask: Arc<dyn Fn(T) -> Attempt<Vec<U>> + Send + Sync>,
+    /// Makes what asks in one parallel instance.
+    pub open: Arc<dyn Fn(&RuntimeContext) -> Result<Ask<T, U>> + Send + Sync>,
     pub capacity: usize,
     pub timeout: Option<Duration>,
     pub on_timeout: Option<OnTimeout<T, U>>,
@@ -70,7 +77,7 @@ pub(crate) struct AsyncSettings<T, U> {
 impl<T, U> Clone for AsyncSettings<T, U> {
     fn clone(&self) -> Self {
         Self {
-            ask: self.ask.clone(),
+            open: self.open.clone(),
             capacity: self.capacity,
             timeout: self.timeout,
             on_timeout: self.on_timeout.clone(),
@@ -81,18 +88,20 @@ impl<T, U> Clone for AsyncSettings<T, U> {
 }
 
 impl<T: Data> DataStream<T> {
-    /// Asks another system for each record, without waiting for one answer before the next question. `f` makes a future that is run
-    /// on the process's Tokio runtime; what it returns is one record out. Flink's `AsyncDataStream`.
+    /// Asks another system for each record, without waiting for one answer before the next question. `f`
+    /// makes a future that is run on the process's Tokio runtime; what it returns is one record out. Flink's
+    /// `AsyncDataStream`.
     ///
-    /// What follows says [how many](AsyncStream::capacity) may be under way, [how long](AsyncStream::timeout) each may take, and
-    /// [whether it is tried again](AsyncStream::retry). The last call says in which order answers go on:
-    /// [`ordered`](AsyncStream::ordered) or [`unordered`](AsyncStream::unordered).
+    /// What follows says [how many](AsyncStream::capacity) may be under way, [how long](AsyncStream::timeout)
+    /// each may take, and [whether it is tried again](AsyncStream::retry). The last call says in which order
+    /// answers go on: [`ordered`](AsyncStream::ordered) or [`unordered`](AsyncStream::unordered).
     ///
-    /// Records that are under way are part of each checkpoint. After a restore they are asked for again, so the other system can be
-    /// asked twice; each answer goes on once all the same. A barrier waits for no answer.
+    /// Records that are under way are part of each checkpoint. After a restore they are asked for again, so
+    /// the other system can be asked twice; each answer goes on once all the same. A barrier waits for no
+    /// answer.
     ///
-    /// `f` runs inside a Tokio runtime, so that clients which need one (timers, sockets) work. An error or a panic fails the job, which
-    /// then restarts by its restart strategy.
+    /// `f` runs inside a Tokio runtime, so that clients which need one (timers, sockets) work. An error or a
+    /// panic fails the job, which then restarts by its restart strategy.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -123,7 +132,8 @@ impl<T: Data> DataStream<T> {
         })
     }
 
-    /// Like [`async_map`](Self::async_map), with any number of records out for each record in: a vector, an option, an iterator.
+    /// Like [`async_map`](Self::async_map), with any number of records out for each record in: a vector, an
+    /// option, an iterator.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -149,13 +159,70 @@ impl<T: Data> DataStream<T> {
         })
     }
 
+    /// Like [`async_flat_map`](Self::async_flat_map), with something that each subtask makes once and all its
+    /// requests share: a client with its connections. `open` is called within the Tokio runtime that the
+    /// requests run on, at each start of the job; what it made is dropped when the attempt is over.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stillstream::prelude::*;
+    ///
+    /// struct Client { prefix: String }
+    /// impl Client {
+    ///     async fn name_of(&self, user: u64) -> Result<String> { Ok(format!("{}{user}", self.prefix)) }
+    /// }
+    ///
+    /// let env = StreamExecutionEnvironment::new();
+    /// let names = env
+    ///     .from_collection(1..=2u64)
+    ///     .async_flat_map_with(
+    ///         |runtime| Ok(Client { prefix: format!("{}-", runtime.name()) }),
+    ///         |client: Arc<Client>, user| async move { Ok(Some(client.name_of(user).await?)) },
+    ///     )
+    ///     .ordered()
+    ///     .name("names")
+    ///     .collect();
+    /// env.execute("names")?;
+    /// assert_eq!(names.items(), ["names-1", "names-2"]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn async_flat_map_with<C, I, Fut>(
+        &self,
+        open: impl Fn(&RuntimeContext) -> Result<C> + Send + Sync + 'static,
+        f: impl Fn(Arc<C>, T) -> Fut + Send + Sync + 'static,
+    ) -> AsyncStream<T, I::Item>
+    where
+        C: Send + Sync + 'static,
+        I: IntoIterator,
+        I::Item: Data,
+        Fut: Future<Output = Result<I>> + Send + 'static,
+    {
+        let f = Arc::new(f);
+        self.asking_with("async_flat_map", move |runtime| {
+            let (client, f) = (Arc::new(open(runtime)?), f.clone());
+            Ok(Arc::new(move |record| -> Attempt<Vec<I::Item>> {
+                let answer = f(client.clone(), record);
+                Box::pin(async move { answer.await.map(|values| values.into_iter().collect()) })
+            }))
+        })
+    }
+
     fn asking<U: Data>(
         &self,
         name: &'static str,
         ask: impl Fn(T) -> Attempt<Vec<U>> + Send + Sync + 'static,
     ) -> AsyncStream<T, U> {
+        let ask: Ask<T, U> = Arc::new(ask);
+        self.asking_with(name, move |_| Ok(ask.clone()))
+    }
+
+    fn asking_with<U: Data>(
+        &self,
+        name: &'static str,
+        open: impl Fn(&RuntimeContext) -> Result<Ask<T, U>> + Send + Sync + 'static,
+    ) -> AsyncStream<T, U> {
         let settings = AsyncSettings {
-            ask: Arc::new(ask),
+            open: Arc::new(open),
             capacity: CAPACITY,
             timeout: None,
             on_timeout: None,
@@ -185,8 +252,9 @@ impl<T, U> fmt::Debug for AsyncStream<T, U> {
 }
 
 impl<T: Data, U: Data> AsyncStream<T, U> {
-    /// How many records each subtask may have under way, those included whose answers wait for earlier ones; 100 if this is not
-    /// called. When so many are, the operator takes no more, and backpressure holds back what comes before it.
+    /// How many records each subtask may have under way, those included whose answers wait for earlier ones;
+    /// 100 if this is not called. When so many are, the operator takes no more, and backpressure holds back
+    /// what comes before it.
     pub fn capacity(mut self, records: usize) -> Self {
         if records == 0 {
             self.input
@@ -197,8 +265,9 @@ impl<T: Data, U: Data> AsyncStream<T, U> {
         self
     }
 
-    /// How long a record may be under way, all tries together, before it [counts as failed](Self::on_timeout). Without it there is no
-    /// limit: an answer that never comes then stops the job from going on.
+    /// How long a record may be under way, all tries together, before it [counts as
+    /// failed](Self::on_timeout). Without it there is no limit: an answer that never comes then stops the job
+    /// from going on.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);
         self
@@ -210,7 +279,8 @@ impl<T: Data, U: Data> AsyncStream<T, U> {
         self
     }
 
-    /// Makes a request that failed again, while its time is not over. Without it, the first error fails the job.
+    /// Makes a request that failed again, while its time is not over. Without it, the first error fails the
+    /// job.
     pub fn retry(mut self, retry: AsyncRetry) -> Self {
         (self.settings.delays, self.settings.retryable) = (retry.delays, retry.only_if);
         self
@@ -221,7 +291,8 @@ impl<T: Data, U: Data> AsyncStream<T, U> {
         self.build(Order::Input)
     }
 
-    /// Answers go on as they come, but none passes a watermark: what came before one goes on before it, so nothing becomes late.
+    /// Answers go on as they come, but none passes a watermark: what came before one goes on before it, so
+    /// nothing becomes late.
     pub fn unordered(self) -> DataStream<U> {
         self.build(Order::Completion)
     }

@@ -341,8 +341,8 @@ impl<T: Data> DataStream<T> {
     }
 
     /// How long a record that the operator emits may wait for more to be sent with it, in place of
-    /// [`execution.buffer-timeout`](crate::config); zero sends each record by itself, and `None` waits until a batch is full. It holds
-    /// for all operators that share its task; of several the shortest counts.
+    /// [`execution.buffer-timeout`](crate::config); zero sends each record by itself, and `None` waits until
+    /// a batch is full. It holds for all operators that share its task; of several the shortest counts.
     ///
     /// ```
     /// # use stillstream::prelude::*;

@@ -39,7 +39,8 @@ impl<K: Key, T: Data, V: Data, U: Data> KeyedProcess for Expiring<K, T, V, U> {
     }
 }
 
-/// Functions whose state has a time to live. [`StateTtlConfig`] says what touches a value, and when its memory comes back.
+/// Functions whose state has a time to live. [`StateTtlConfig`] says what touches a value, and when its
+/// memory comes back.
 impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
     fn expiring<V: Data, U: Data>(
         &self,
@@ -56,7 +57,8 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         results.name(name)
     }
 
-    /// [`map_with_state`](Self::map_with_state) where the value of a key that has had no record for the time to live begins anew.
+    /// [`map_with_state`](Self::map_with_state) where the value of a key that has had no record for the time
+    /// to live begins anew.
     ///
     /// ```
     /// use stillstream::prelude::*;

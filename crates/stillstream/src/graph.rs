@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use stillstream_runtime::Operator;
-use stillstream_runtime::connect::{CommitPolicy, JobOutline, SourceOperator, SplitSource};
+use stillstream_runtime::connect::{CommitPolicy, JobOutline, SplitSource, source_body};
 use stillstream_runtime::plan::{EventTimeRole, Exchange, Node, NodeBody, NodeId, NodeInput, Plan};
 use stillstream_types::{Error, ErrorKind, Result};
 
@@ -97,9 +97,8 @@ impl Graph {
     pub fn source<S: SplitSource>(&self, name: String, source: S) -> Upstream {
         let source = Arc::new(source);
         let checked = source.clone();
-        let make = move || Ok(Box::new(SourceOperator::new(source.clone())) as _);
         let spec = NodeSpec::stateful(&name).with_sides(Sides::of_source());
-        let upstream = self.add(spec, NodeBody::Source(Arc::new(make)), Vec::new());
+        let upstream = self.add(spec, source_body(source), Vec::new());
         self.check(upstream.node, move |_| checked.validate());
         upstream
     }

@@ -239,8 +239,8 @@ impl<T: Data, S: KeySelector<T>, R: Data> BroadcastConnected<T, S, R> {
 }
 
 impl<T: Data> DataStream<T> {
-    /// Puts two streams side by side, for a function that sees both: by key, see [`CoProcess`]; without keys, see
-    /// [`ConnectedProcess`](crate::functions::ConnectedProcess).
+    /// Puts two streams side by side, for a function that sees both: by key, see [`CoProcess`]; without keys,
+    /// see [`ConnectedProcess`](crate::functions::ConnectedProcess).
     pub fn connect<U: Data>(&self, other: &DataStream<U>) -> ConnectedStreams<T, U> {
         self.check_same(other.graph(), "connect");
         ConnectedStreams { first: self.clone(), second: other.clone() }

@@ -86,6 +86,8 @@ pub use sinks::StreamSink;
 pub use stillstream_config as config;
 pub use stillstream_connectors as connectors;
 pub use stillstream_derive::main;
+#[cfg(feature = "kafka")]
+pub use stillstream_kafka as kafka;
 pub use stillstream_jobmaster::{
     CheckpointReport, CheckpointStatistics, CheckpointStatus, CheckpointSummary, JobStatus, LongestPhases,
 };

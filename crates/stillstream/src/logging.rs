@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 use tracing_subscriber::EnvFilter;
 
 /// What is written where nobody has said it: what the job says of itself, and warnings of everything else in
-/// the program.
-const DEFAULT: &str = "warn,stillstream=info";
+/// the program. Kafka's client warns of producers that are dropped with their transaction, as those of an
+/// attempt that is over must be.
+const DEFAULT: &str = "warn,krafka::producer=error,stillstream=info";
 
 /// Writes what it is given and never fails: a reader that goes away, as in `job 2>&1 | head -1`, is no reason
 /// for the job to end. What is written then is lost.

@@ -1,9 +1,10 @@
 //! Operators of one's own: what runs behind every method of a stream, for what no method does.
 //!
-//! Most jobs need none of this: a function with state and timers is a [`KeyedProcess`](crate::KeyedProcess) or a
-//! [`Process`](crate::functions::Process). An operator is what those are made of. It is given whole batches, marks of event time between them, and
-//! is asked for a snapshot at each barrier; [`DataStream::transform`], [`KeyedStream::transform`] and
-//! [`ConnectedStreams::transform`] put it into the graph, as all built-in ones are put there.
+//! Most jobs need none of this: a function with state and timers is a [`KeyedProcess`](crate::KeyedProcess)
+//! or a [`Process`](crate::functions::Process). An operator is what those are made of. It is given whole
+//! batches, marks of event time between them, and is asked for a snapshot at each barrier;
+//! [`DataStream::transform`], [`KeyedStream::transform`] and [`ConnectedStreams::transform`] put it into the
+//! graph, as all built-in ones are put there.
 //!
 //! | an operator | does it by |
 //! |---|---|
@@ -82,8 +83,8 @@ use crate::keyed_functions::ConnectedStreams;
 use crate::keyed_stream::KeyedStream;
 use crate::operators::keyed_state;
 
-/// The keyed backend of this subtask, with what was restored. Its states are registered by the methods of [`KeyedBackend`], whose
-/// names are those in the snapshot.
+/// The keyed backend of this subtask, with what was restored. Its states are registered by the methods of
+/// [`KeyedBackend`], whose names are those in the snapshot.
 ///
 /// # Errors
 /// If the backend cannot be made, or what was restored cannot be read.
@@ -100,8 +101,8 @@ pub fn operator_state(context: &OpenContext) -> Result<OperatorStateBackend> {
 }
 
 /// The synchronous part of a snapshot of keyed state, and of operator state if there is some: what
-/// [`Operator::snapshot`] returns. `name` is the operator's, for the files. An operator with keyed state also hands
-/// [`Operator::checkpoint_complete`] and [`Operator::checkpoint_aborted`] on to its backend.
+/// [`Operator::snapshot`] returns. `name` is the operator's, for the files. An operator with keyed state also
+/// hands [`Operator::checkpoint_complete`] and [`Operator::checkpoint_aborted`] on to its backend.
 ///
 /// # Errors
 /// If state cannot be frozen.
@@ -128,8 +129,8 @@ pub fn freeze_operator(operator: &OperatorStateBackend, name: &str) -> Result<As
 }
 
 impl<T: Data> DataStream<T> {
-    /// Appends an operator of one's own; `make` makes one parallel instance. It emits records of type `U`: of another type they are an
-    /// error of the operator behind it. See [`operator`](crate::operator).
+    /// Appends an operator of one's own; `make` makes one parallel instance. It emits records of type `U`: of
+    /// another type they are an error of the operator behind it. See [`operator`](crate::operator).
     pub fn transform<U: Data, O: Operator>(
         &self,
         name: &str,
@@ -140,8 +141,8 @@ impl<T: Data> DataStream<T> {
 }
 
 impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
-    /// Appends an operator of one's own; as [`DataStream::transform`]. Its batches have the hash of each record's key, and `make` is
-    /// given what finds the key.
+    /// Appends an operator of one's own; as [`DataStream::transform`]. Its batches have the hash of each
+    /// record's key, and `make` is given what finds the key.
     pub fn transform<U: Data, O: Operator>(
         &self,
         name: &str,

@@ -9,16 +9,17 @@ use stillstream_state::Data;
 
 use crate::data_stream::DataStream;
 
-/// Partitioning. Without any, records stay within their subtask, or are dealt out evenly where the next operator has another
-/// parallelism. Watermarks go to every subtask, whoever gets the records.
+/// Partitioning. Without any, records stay within their subtask, or are dealt out evenly where the next
+/// operator has another parallelism. Watermarks go to every subtask, whoever gets the records.
 impl<T: Data> DataStream<T> {
     /// Deals the records out evenly to the subtasks of the next operator.
     pub fn rebalance(&self) -> DataStream<T> {
         self.with_exchange(Exchange::Rebalance)
     }
 
-    /// Deals the records out evenly to a share of the next operator's subtasks: each subtask has its own share, so records spread
-    /// over the network less than with [`rebalance`](Self::rebalance). Two subtasks before four give two each their records.
+    /// Deals the records out evenly to a share of the next operator's subtasks: each subtask has its own
+    /// share, so records spread over the network less than with [`rebalance`](Self::rebalance). Two subtasks
+    /// before four give two each their records.
     pub fn rescale(&self) -> DataStream<T> {
         self.with_exchange(Exchange::Rescale)
     }
@@ -37,8 +38,8 @@ impl<T: Data> DataStream<T> {
         self.with_exchange(Exchange::Global)
     }
 
-    /// Leaves the records within their subtask, as they are without any partitioning; here it is a mistake that `execute` names if
-    /// the next operator has another parallelism.
+    /// Leaves the records within their subtask, as they are without any partitioning; here it is a mistake
+    /// that `execute` names if the next operator has another parallelism.
     pub fn forward(&self) -> DataStream<T> {
         self.with_exchange(Exchange::ForwardOnly)
     }
@@ -48,8 +49,9 @@ impl<T: Data> DataStream<T> {
         self.with_exchange(Exchange::Broadcast)
     }
 
-    /// Sends each record to the subtask of the next operator that `f` says: a number from 0 to less than the number of subtasks, which
-    /// it is given. Another number fails the job. This does not make the stream keyed: see [`key_by`](Self::key_by) for state.
+    /// Sends each record to the subtask of the next operator that `f` says: a number from 0 to less than the
+    /// number of subtasks, which it is given. Another number fails the job. This does not make the stream
+    /// keyed: see [`key_by`](Self::key_by) for state.
     ///
     /// ```
     /// use stillstream::prelude::*;
@@ -57,7 +59,10 @@ impl<T: Data> DataStream<T> {
     /// /// Large orders have a subtask of their own.
     /// fn by_size(orders: &DataStream<u64>) -> DataStream<u64> {
     ///     orders
-    ///         .partition_by(|order, subtasks| if *order > 1_000 { 0 } else { (*order % u64::from(subtasks)) as u32 })
+    ///         .partition_by(|order, subtasks| match *order > 1_000 {
+    ///             true => 0,
+    ///             false => (*order % u64::from(subtasks)) as u32,
+    ///         })
     ///         .map(|order| order * 2)
     /// }
     /// # let _ = by_size;

@@ -55,8 +55,9 @@ impl<T: Data> DataStream<T> {
         })
     }
 
-    /// Puts the stream beside one whose every record goes to every subtask, for a function that sees both and keeps no state by
-    /// key; see [`ConnectedProcess`]. For state by key, begin with [`key_by`](Self::key_by).
+    /// Puts the stream beside one whose every record goes to every subtask, for a function that sees both and
+    /// keeps no state by key; see [`ConnectedProcess`]. For state by key, begin with
+    /// [`key_by`](Self::key_by).
     pub fn connect_broadcast<R: Data>(&self, rules: &DataStream<R>) -> ConnectedStreams<T, R> {
         self.connect(&rules.broadcast())
     }
@@ -89,7 +90,8 @@ impl<T: Data> DataStream<T> {
 }
 
 impl<T: Data, U: Data> ConnectedStreams<T, U> {
-    /// A function of both streams with operator state and timers of processing time, made by a closure; see [`ConnectedProcess`].
+    /// A function of both streams with operator state and timers of processing time, made by a closure; see
+    /// [`ConnectedProcess`].
     pub fn process_with<F: ConnectedProcess<In1 = T, In2 = U>>(
         &self,
         open: impl Fn(&mut OperatorStates<'_>) -> Result<F> + Send + Sync + 'static,
@@ -106,7 +108,8 @@ impl<T: Data, U: Data> ConnectedStreams<T, U> {
     /// ```
     /// use stillstream::prelude::*;
     /// let env = StreamExecutionEnvironment::new();
-    /// let (numbers, words) = (env.from_collection(vec![1u64]), env.from_collection(vec!["one".to_string()]));
+    /// let numbers = env.from_collection(vec![1u64]);
+    /// let words = env.from_collection(vec!["one".to_string()]);
     /// let texts = numbers.connect(&words).map(|n| n.to_string(), |word| word).collect();
     /// env.execute("texts")?;
     /// assert_eq!(texts.sorted(), ["1", "one"]);
@@ -120,7 +123,8 @@ impl<T: Data, U: Data> ConnectedStreams<T, U> {
         self.flat_map(move |record| Some(first(record)), move |record| Some(second(record))).name("co_map")
     }
 
-    /// Any number of records out for each record of either stream, by a function for each; as [`DataStream::flat_map`].
+    /// Any number of records out for each record of either stream, by a function for each; as
+    /// [`DataStream::flat_map`].
     pub fn flat_map<I1, I2>(
         &self,
         first: impl Fn(T) -> I1 + Send + Sync + 'static,

@@ -5,6 +5,11 @@ pub use std::time::Duration;
 pub use stillstream_connectors::{
     Collect, CsvSource, Discard, FileSink, Generator, Malformed, OnMalformed, Print, TextSource,
 };
+#[cfg(feature = "kafka")]
+pub use stillstream_kafka::{
+    sink::{Delivery, KafkaRecord, KafkaSink, OnLostTransaction},
+    source::{ConsumerRecord, DeadLetter, KafkaSource, OffsetReset, OnBadRecord, StartOffsets, StopOffsets, Topics},
+};
 pub use stillstream_runtime::job::{JobClient, JobEnding, JobResult};
 #[cfg(feature = "serde-adapter")]
 pub use stillstream_state::Serde;

@@ -65,6 +65,7 @@ pub(crate) fn job_settings(
         restart: Some(config.restart_strategy()),
         from_snapshot: config.get(o::RECOVERY_PATH),
         allow_non_restored_state: config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE),
+        allow_dropped_fields: config.get(o::ALLOW_DROPPED_FIELDS),
         start_fresh: config.get(o::START_FRESH),
         // LEGACY is refused by `validate`
         claim_snapshot: config.get(o::RECOVERY_CLAIM_MODE) == RecoveryClaimMode::Claim,

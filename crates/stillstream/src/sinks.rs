@@ -74,7 +74,8 @@ impl<T: Data> DataStream<T> {
         StreamSink { graph: graph.clone(), node }
     }
 
-    /// Prints each record on a line of standard output. After a failure records are printed again.
+    /// Prints each record on a line of standard output: text as it is, and everything else as `{:?}` does. After a failure records
+    /// are printed again. [`Print::with_prefix`] puts a word before each.
     pub fn print(&self) -> StreamSink
     where
         T: fmt::Debug,

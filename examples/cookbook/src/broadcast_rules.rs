@@ -49,7 +49,7 @@ impl BroadcastProcess for TooHot {
         {
             ctx.emit((ctx.key().clone(), degrees));
         }
-        Ok(self.waiting.remove(ctx, &at)?)
+        Ok(self.waiting.delete(ctx, &at)?)
     }
 }
 

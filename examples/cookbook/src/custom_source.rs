@@ -4,9 +4,9 @@
 //! checkpoint holds of a source: after a failure each shard is read again from exactly there.
 //!
 //! ```text
-//! "north: rain"
-//! "north: sun"
-//! "south: sun"
+//! north: rain
+//! north: sun
+//! south: sun
 //! ```
 
 use stillstream::connect::{SourceContext, SplitReader, SplitSource};

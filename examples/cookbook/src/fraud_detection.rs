@@ -5,20 +5,13 @@
 //! `testing_a_function.rs` tests this function without a job.
 //!
 //! ```text
-//! Alert { card: "4711", cents: 80000, at: 1970-01-01T00:00:50Z }
+//! Payment { card: "4711", cents: 80000, at: 1970-01-01T00:00:50Z }
 //! ```
 
 use stillstream::prelude::*;
 
-#[derive(Clone, Debug, Data)]
-pub struct Payment {
-    pub card: String,
-    pub cents: u64,
-    pub at: Timestamp,
-}
-
 #[derive(Clone, Debug, PartialEq, Data)]
-pub struct Alert {
+pub struct Payment {
     pub card: String,
     pub cents: u64,
     pub at: Timestamp,
@@ -32,16 +25,16 @@ pub struct FraudDetector {
 impl KeyedProcess for FraudDetector {
     type Key = String;
     type In = Payment;
-    type Out = Alert;
+    type Out = Payment;
 
     fn open(states: &mut States<Self>) -> Result<Self> {
         Ok(Self { small: states.value("last small payment")? })
     }
 
-    fn process(&mut self, Payment { card, cents, at }: Payment, ctx: &mut Context<Self>) -> Result<()> {
-        let small = self.small.get(ctx)?;
+    fn process(&mut self, payment: Payment, ctx: &mut Context<Self>) -> Result<()> {
+        let (cents, at, small) = (payment.cents, payment.at, self.small.get(ctx)?);
         if cents > 50_000 && small.is_some_and(|small| at - small <= minutes(1)) {
-            ctx.emit(Alert { card, cents, at });
+            ctx.emit(payment);
         }
         if cents < 100 {
             self.small.set(ctx, at)?;
@@ -65,9 +58,9 @@ pub fn main() -> Result<()> {
     env.from_collection(payments.map(|(card, cents, second)| Payment {
         card: card.into(),
         cents,
-        at: Timestamp::from_millis(second * 1000),
+        at: Timestamp::from_seconds(second),
     }))
-    .watermarks(WatermarkStrategy::monotonic().timestamp(|payment: &Payment| payment.at))
+    .event_time(|payment| payment.at, Duration::ZERO)
     .key_by_ref(|payment| &payment.card)
     .process::<FraudDetector>()
     .uid("fraud")

@@ -10,7 +10,11 @@ mod custom_sink;
 mod custom_source;
 mod enrichment_join;
 mod fraud_detection;
+mod http_enrichment;
+mod interval_join;
 mod late_data;
+mod long_rides;
+mod rides_and_fares;
 mod sessions;
 mod silence_alert;
 mod state_ttl;
@@ -21,13 +25,17 @@ use stillstream::prelude::*;
 /// An example's name and its `main`.
 type Example = (&'static str, fn() -> Result<()>);
 
-const ALL: [Example; 11] = [
+const ALL: [Example; 15] = [
     ("word_count", word_count::main),
     ("fraud_detection", fraud_detection::main),
+    ("rides_and_fares", rides_and_fares::main),
+    ("long_rides", long_rides::main),
     ("sessions", sessions::main),
     ("late_data", late_data::main),
     ("silence_alert", silence_alert::main),
     ("enrichment_join", enrichment_join::main),
+    ("http_enrichment", http_enrichment::main),
+    ("interval_join", interval_join::main),
     ("broadcast_rules", broadcast_rules::main),
     ("state_ttl", state_ttl::main),
     ("changing_state", changing_state::main),

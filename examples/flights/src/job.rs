@@ -138,25 +138,25 @@ fn split_late(flights: &DataStream<Flight>) -> DataStream<Flight> {
         .name("split late rows")
 }
 
-/// Builds the job. What it returns are the rows of `airport_hours`.
-pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) -> DataStream<AirportHour> {
-    let folder = |name: &str| Path::new(&settings.out).join(name);
-    let mut source = CsvSource::<Flight>::new(settings.flights.clone());
-    if let Some(pace) = settings.pace {
-        source = source.spread_over(pace);
-    }
-    let strategy = WatermarkStrategy::bounded_out_of_orderness(settings.out_of_orderness);
-    let flights = env
-        .from_source("flights", source)
-        .uid("flights")
+/// What comes out of departures and weather.
+pub struct Results {
+    /// Rows that came too late.
+    pub late: DataStream<Flight>,
+    pub airport_hours: DataStream<AirportHour>,
+    pub carrier_days: DataStream<CarrierDay>,
+}
+
+/// The job between its sources and its sinks.
+pub fn compute(
+    flights: &DataStream<Flight>,
+    weather: &DataStream<Weather>,
+    out_of_orderness: Duration,
+) -> Results {
+    let strategy = WatermarkStrategy::bounded_out_of_orderness(out_of_orderness);
+    let flights = flights
         .watermarks(strategy.timestamp(|flight: &Flight| flight.scheduled))
         .uid("flights-watermarks");
     let on_time = split_late(&flights);
-    on_time.side_output(&LATE).sink_to("late", FileSink::csv(folder("late"))).uid("late");
-
-    let weather = env
-        .from_source("weather", CsvSource::<Weather>::new(settings.weather.clone()).null("NA"))
-        .uid("weather");
     let airport_hours = on_time
         .key_by_ref(|flight| &flight.origin)
         .window(Tumbling::of(hours(1)))
@@ -164,13 +164,11 @@ pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) -> DataStrea
             airport_hour(origin, window.start, stats)
         })
         .uid("airport-hours")
-        .connect(&weather)
+        .connect(weather)
         .key_by(|row| (row.origin.clone(), row.hour), |weather| (weather.origin.clone(), weather.time_hour))
         .process::<WithWeather>()
         .uid("with-weather");
-    airport_hours.sink_to("airport_hours", FileSink::csv(folder("airport_hours"))).uid("airport-hours-out");
-
-    on_time
+    let carrier_days = on_time
         .key_by_ref(|flight| &flight.carrier)
         .window(Tumbling::of(days(1)))
         .aggregate_with(
@@ -183,8 +181,27 @@ pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) -> DataStrea
                 total_dep_delay,
             },
         )
-        .uid("carrier-days")
-        .sink_to("carrier_days", FileSink::csv(folder("carrier_days")))
-        .uid("carrier-days-out");
+        .uid("carrier-days");
+    Results { late: on_time.side_output(&LATE), airport_hours, carrier_days }
+}
+
+/// The files as streams: departures and weather.
+pub fn read(env: &StreamExecutionEnvironment, settings: &Settings) -> (DataStream<Flight>, DataStream<Weather>) {
+    let mut flights = CsvSource::<Flight>::new(settings.flights.clone());
+    if let Some(pace) = settings.pace {
+        flights = flights.spread_over(pace);
+    }
+    let weather = CsvSource::<Weather>::new(settings.weather.clone()).null("NA");
+    (env.from_source("flights", flights).uid("flights"), env.from_source("weather", weather).uid("weather"))
+}
+
+/// Builds the job on files. What it returns are the rows of `airport_hours`.
+pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) -> DataStream<AirportHour> {
+    let folder = |name: &str| Path::new(&settings.out).join(name);
+    let (flights, weather) = read(env, settings);
+    let Results { late, airport_hours, carrier_days } = compute(&flights, &weather, settings.out_of_orderness);
+    late.sink_to("late", FileSink::csv(folder("late"))).uid("late");
+    airport_hours.sink_to("airport_hours", FileSink::csv(folder("airport_hours"))).uid("airport-hours-out");
+    carrier_days.sink_to("carrier_days", FileSink::csv(folder("carrier_days"))).uid("carrier-days-out");
     airport_hours
 }

@@ -20,7 +20,7 @@ pub struct Flight {
 }
 
 /// The weather at an airport in one hour. Numbers are kept as they are written.
-#[derive(Clone, Debug, Data, Deserialize)]
+#[derive(Clone, Debug, Data, Serialize, Deserialize)]
 pub struct Weather {
     pub origin: String,
     pub time_hour: Timestamp,

@@ -6,12 +6,14 @@ use std::path::Path;
 use crate::cargo::cargo;
 
 /// Licences that go with ours, Apache-2.0.
-const LICENCES: [&str; 9] = [
+const LICENCES: [&str; 10] = [
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "CC0-1.0",
+    // of data alone: the roots of the web's certificates, which krafka brings along
+    "CDLA-Permissive-2.0",
     "ISC",
     "MIT",
     "Unicode-3.0",
@@ -19,7 +21,7 @@ const LICENCES: [&str; 9] = [
 ];
 
 /// Packages that are built in several versions, and why.
-const SEVERAL: [(&str, &str); 12] = [
+const SEVERAL: [(&str, &str); 16] = [
     ("base64", "hdfs-native and krafka are one version behind object_store"),
     ("block-buffer", "by the two versions of `digest`"),
     ("cpufeatures", "krafka's sha2 is behind what hdfs-native and rand use"),
@@ -30,7 +32,11 @@ const SEVERAL: [(&str, &str); 12] = [
     ("itertools", "timely is one version behind object_store and prost"),
     ("libloading", "only while building: clang-sys is one version behind hdfs-native"),
     ("rand", "tests only: shuttle is behind proptest"),
+    ("rand_chacha", "by the two versions of `rand`"),
     ("rand_core", "tests only: by the two versions of `rand`"),
+    ("socket2", "krafka is one version behind tokio"),
+    ("thiserror", "tokio-socks of krafka is one version behind"),
+    ("thiserror-impl", "by the two versions of `thiserror`"),
     ("syn", "only while building: prost and tracing are one version behind serde"),
 ];
 

@@ -6,6 +6,13 @@ use super::{Row, option};
 
 pub(super) const ROWS: &[Row] = &[
     option(
+        "stillstream.checkpoint.allow-dropped-fields",
+        Kind::Boolean,
+        "false",
+        "whether fields of stored types that the program's types do not have may be lost; without it a start that would lose them is \
+         refused",
+    ),
+    option(
         "stillstream.checkpoint.fall-back-to",
         Kind::Long,
         "-1",

@@ -4,12 +4,12 @@
 //! | function | what it shows |
 //! |---|---|
 //! | [`source`] | a restart at any point, at any parallelism, reads each record once |
-//! | [`sink`] | a crash at any point, and aborted, lost or empty checkpoints, commit each record once |
+//! | [`sink`] | a crash at any point, and aborted, lost or empty checkpoints, commit each record once; [`sink_at_every`] takes fewer points |
 //!
 //! A violation panics with what was expected and found, as a test wants it.
 
 mod sink;
 mod source;
 
-pub use sink::{SinkTarget, sink};
+pub use sink::{SinkTarget, sink, sink_at_every};
 pub use source::{SourceDriver, source};

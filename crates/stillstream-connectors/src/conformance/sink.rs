@@ -33,15 +33,30 @@ const ROUNDS: [u64; 6] = [5, 0, 0, 9, 1, 0];
 /// A sink that takes this long for a commit has failed.
 const DEADLINE: Duration = Duration::from_secs(20);
 
+/// Waits until something is the case; a target that takes its time is not disturbed meanwhile.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let clock = SystemClock::default();
+    let mut looks = 0u32;
+    while !is_so()? {
+        assert!(clock.elapsed() < DEADLINE, "{what}: not within {DEADLINE:?}");
+        looks += 1;
+        match looks {
+            0..1000 => std::thread::yield_now(),
+            _ => std::thread::park_timeout(Duration::from_millis(1)),
+        }
+    }
+    Ok(())
+}
+
 /// Waits until everything that was announced is committed. What a crash leaves undone is then known: commits
 /// run in a thread of their own, and without this the suite would not be the same twice.
 fn await_commits(subtask: &mut impl Operator) -> Result<()> {
-    let clock = SystemClock::default();
-    while subtask.commits_under_way()?.is_some() {
-        assert!(clock.elapsed() < DEADLINE, "a commit has not come to its end for {DEADLINE:?}");
-        std::thread::yield_now();
-    }
-    Ok(())
+    wait_until("commits come to their end", || Ok(subtask.commits_under_way()?.is_none()))
+}
+
+/// Waits until a subtask takes records, as the runtime does before each batch.
+fn await_ready(subtask: &mut impl Operator) -> Result<()> {
+    wait_until("the sink takes records", || subtask.ready())
 }
 
 /// One try, so that every error is seen.
@@ -126,6 +141,7 @@ impl<T: SinkTarget> Job<'_, T> {
             for n in begin..begin + ROUNDS[round] {
                 let subtask = n as usize % subtasks.len();
                 let batch = Batch::new(vec![self.target.item(n)]);
+                await_ready(&mut subtasks[subtask])?;
                 subtasks[subtask].process(0, batch.into(), &mut Output::default())?;
             }
             if self.crashes() {
@@ -195,14 +211,25 @@ impl<T: SinkTarget> Job<'_, T> {
 /// If committed records are not each of those written, once; if something is seen before its checkpoint is
 /// complete; or if something is left over at the end.
 pub fn sink<T: SinkTarget>(fresh: impl Fn() -> T) {
+    sink_at_every(1, fresh);
+}
+
+/// As [`sink`], with a crash at every `nth` point only, beginning with another one for each kind of trouble: for
+/// targets that take their time.
+///
+/// # Panics
+/// As [`sink`].
+pub fn sink_at_every<T: SinkTarget>(nth: usize, fresh: impl Fn() -> T) {
     fresh().sink().validate().expect("the sink is valid");
     let troubles =
         [Trouble::Crash, Trouble::CrashTwice, Trouble::HardCrash, Trouble::Aborts, Trouble::LostNotices];
+    let mut first = 0;
     for trouble in troubles {
         for (before, after) in [(1, 1), (2, 3), (3, 1)] {
-            let mut crash_at = 1;
+            let mut crash_at = 1 + first % nth;
+            first += 1;
             while crashing_run(&fresh(), trouble, before, after, crash_at) {
-                crash_at += 1;
+                crash_at += nth;
             }
             assert!(crash_at > 12, "the job had {crash_at} points to crash at, which is too few");
         }
@@ -254,6 +281,7 @@ fn without_checkpoints<T: SinkTarget>(target: &T) {
     let mut operator = SinkOperator::new(Arc::new(target.sink()), policy());
     let mut run = || -> Result<()> {
         operator.open(&mut context)?;
+        await_ready(&mut operator)?;
         operator.process(0, Batch::new(items(target)).into(), &mut Output::default())?;
         assert_eq!(target.committed(), [], "nothing is seen before the end");
         operator.finish()?;

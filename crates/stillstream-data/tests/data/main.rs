@@ -218,6 +218,24 @@ fn the_binary_form_is_the_documented_one() {
     let bytes =
         [&[1, 1, 1, 0, 0, 0, b'S', 1, 0, 0, 0, 1, 0, 0, 0, b'a', 1, 0, 2, 0, 0, 0][..], b"u8"].concat();
     assert_eq!(schema.to_bytes(), bytes);
+    // with a set, a former name and a type that holds itself
+    #[derive(Clone, Data)]
+    #[data(crate = stillstream_data)]
+    struct T {
+        #[data(alias = "o")]
+        s: std::collections::BTreeSet<u8>,
+        t: Option<Box<T>>,
+    }
+    let bytes: [&[u8]; 7] = [
+        &[2, 11, 1, 1, 0, 0, 0, b'T', 2, 0, 0, 0],
+        &[1, 0, 0, 0, b's', 1, 1, 0, 0, 0, 1, 0, 0, 0, b'o'],
+        &[10, 0, 2, 0, 0, 0],
+        b"u8",
+        &[1, 0, 0, 0, b't', 1, 0, 0, 0, 0],
+        &[3],
+        &[12, 0, 0, 0, 0],
+    ];
+    assert_eq!(T::schema().to_bytes(), bytes.concat());
 }
 
 #[test]

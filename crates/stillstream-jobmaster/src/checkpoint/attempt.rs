@@ -1,8 +1,9 @@
 //! Attempts: the register is claimed, the attempt begins, runs, and stops.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use stillstream_types::{Generation, RegisterRecord, SubtaskId};
+use stillstream_types::{Generation, OperatorId, RegisterRecord, SubtaskId};
 
 use super::CheckpointCoordinator;
 use crate::checkpoint::cleaner;
@@ -20,12 +21,18 @@ pub(super) struct Attempt {
     tasks: Vec<TaskInfo>,
     index: BTreeMap<SubtaskId, usize>,
     ended_sources: BTreeSet<SubtaskId>,
+    // as of what their readers have been told
+    enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
 }
 
 impl Attempt {
-    fn new(generation: Generation, tasks: Vec<TaskInfo>) -> Self {
+    fn new(
+        generation: Generation,
+        tasks: Vec<TaskInfo>,
+        enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
+    ) -> Self {
         let index = tasks.iter().enumerate().map(|(at, task)| (task.id, at)).collect();
-        Self { generation, tasks, index, ended_sources: BTreeSet::new() }
+        Self { generation, tasks, index, ended_sources: BTreeSet::new(), enumerators }
     }
 
     pub(super) fn generation(&self) -> Generation {
@@ -51,6 +58,11 @@ impl Attempt {
     /// "map (1#0)"
     pub(super) fn label(&self, subtask: SubtaskId) -> String {
         format!("{} ({subtask})", self.name(subtask))
+    }
+
+    /// The states of the enumerators. A trigger that follows has them.
+    pub(super) fn enumerators(&self) -> &BTreeMap<OperatorId, Arc<[u8]>> {
+        &self.enumerators
     }
 
     fn all_sources_ended(&self) -> bool {
@@ -106,6 +118,13 @@ impl Attempts {
         let attempt = self.running.as_mut().filter(|attempt| attempt.generation == generation)?;
         attempt.ended_sources.insert(source);
         Some(attempt.all_sources_ended())
+    }
+
+    /// An enumerator of this attempt has another state.
+    pub(super) fn enumerated(&mut self, generation: Generation, operator: OperatorId, state: Arc<[u8]>) {
+        if let Some(attempt) = self.running.as_mut().filter(|attempt| attempt.generation == generation) {
+            attempt.enumerators.insert(operator, state);
+        }
     }
 
     /// No attempt runs, and none begins.
@@ -177,12 +196,17 @@ impl CheckpointCoordinator {
         }
     }
 
-    pub(super) fn on_attempt_started(&mut self, generation: Generation, tasks: Vec<TaskInfo>) {
+    pub(super) fn on_attempt_started(
+        &mut self,
+        generation: Generation,
+        tasks: Vec<TaskInfo>,
+        enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
+    ) {
         if !self.attempts.may_run(generation) || self.end.ending().is_some() {
             let text = format!("generation {generation} is not the present one: its start is ignored");
             return self.commands.warn(text);
         }
-        self.attempts.running = Some(Attempt::new(generation, tasks));
+        self.attempts.running = Some(Attempt::new(generation, tasks, enumerators));
         self.end.reopen();
         self.requests.start_timer(self.clock.now(), &self.config);
     }

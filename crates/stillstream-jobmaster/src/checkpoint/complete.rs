@@ -51,6 +51,7 @@ impl CheckpointCoordinator {
                     parallelism: info.parallelism,
                     max_parallelism: info.max_parallelism,
                     subtasks: BTreeMap::new(),
+                    enumerator: pending.checkpoint.enumerators.get(&info.id).cloned(),
                 });
                 operators.len() - 1
             });
@@ -65,7 +66,7 @@ impl CheckpointCoordinator {
                 }
             }
         }
-        operators.retain(|operator| !operator.subtasks.is_empty());
+        operators.retain(|operator| !operator.is_empty());
         operators
     }
 

@@ -1,7 +1,10 @@
 //! What the coordinator is told.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use stillstream_types::{
-    CheckpointId, Generation, JobFigures, JobOutcome, SavepointTarget, SubtaskId, TaskSnapshot,
+    CheckpointId, Generation, JobFigures, JobOutcome, OperatorId, SavepointTarget, SubtaskId, TaskSnapshot,
 };
 
 use crate::checkpoint::storage::StorageAnswer;
@@ -24,6 +27,18 @@ pub enum Event {
         generation: Generation,
         /// All subtasks.
         tasks: Vec<TaskInfo>,
+        /// The states of the sources' enumerators.
+        enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
+    },
+    /// An enumerator has another state. What it has assigned to come to it has been told to the tasks: the next
+    /// trigger follows that.
+    Enumerated {
+        /// Which attempt.
+        generation: Generation,
+        /// The source.
+        operator: OperatorId,
+        /// The state.
+        state: Arc<[u8]>,
     },
     /// The attempt ended without finishing: a task failed, a peer was lost, or it was stopped.
     AttemptStopped {

@@ -161,7 +161,12 @@ impl CheckpointCoordinator {
         self.clock.advance(at);
         match event {
             Event::AttemptRequested => self.on_attempt_requested(),
-            Event::AttemptStarted { generation, tasks } => self.on_attempt_started(generation, tasks),
+            Event::AttemptStarted { generation, tasks, enumerators } => {
+                self.on_attempt_started(generation, tasks, enumerators);
+            }
+            Event::Enumerated { generation, operator, state } => {
+                self.attempts.enumerated(generation, operator, state);
+            }
             Event::AttemptStopped { generation, reason, restarts } => {
                 self.on_attempt_stopped(generation, &reason, restarts);
             }

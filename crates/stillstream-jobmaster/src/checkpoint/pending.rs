@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillstream_types::{CheckpointId, CheckpointKind, SavepointFormat, SubtaskId, TaskSnapshot};
+use stillstream_types::{CheckpointId, CheckpointKind, OperatorId, SavepointFormat, SubtaskId, TaskSnapshot};
 
 use crate::checkpoint::event::RequestId;
 use crate::message::AckMetrics;
@@ -66,6 +66,8 @@ pub struct PendingCheckpoint {
     pub triggered_at: Duration,
     /// The same by the wall clock, in milliseconds since 1970.
     pub triggered_at_ms: i64,
+    /// The states of the sources' enumerators as of the trigger.
+    pub enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
     forced: bool,
     waiting: BTreeSet<SubtaskId>,
     acknowledged: BTreeMap<SubtaskId, Acknowledged>,
@@ -92,6 +94,7 @@ impl PendingCheckpoint {
             request: None,
             triggered_at: now,
             triggered_at_ms: 0,
+            enumerators: BTreeMap::new(),
             forced,
             waiting: subtasks.into_iter().collect(),
             acknowledged: BTreeMap::new(),
@@ -170,7 +173,7 @@ impl PendingCheckpoint {
 
     /// Bytes of state that have come.
     pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.enumerators.values().map(|state| state.len() as u64).sum::<u64>() + self.size_bytes
     }
 }
 

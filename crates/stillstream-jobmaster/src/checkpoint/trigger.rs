@@ -209,6 +209,7 @@ impl CheckpointCoordinator {
         (checkpoint.request, checkpoint.triggered_at_ms) = (request, at_ms);
         checkpoint.last = last;
         checkpoint.format = savepoint.as_ref().map(|target| target.format);
+        checkpoint.enumerators = attempt.enumerators().clone();
         let generation = attempt.generation();
         let base = self.latest_completed().map(|completed| completed.id);
         self.in_progress.begin(Pending::new(checkpoint, generation, base));

@@ -55,6 +55,8 @@ impl JobEngine {
         }
         let subtasks = || self.job.tasks.iter().map(|task| task.id).collect();
         self.attempt.not_ended = subtasks();
+        self.attempt.enumerators =
+            restored.as_ref().map(|restored| restored.enumerators.clone()).unwrap_or_default();
         self.phase = Phase::Deploying(subtasks());
         self.out.push(JobCommand::Deploy(AttemptSpec { generation, restored: restored.map(Arc::new) }));
     }

@@ -1,12 +1,13 @@
 //! The job engine: takes in what happened and says what to do. It owns the checkpoint coordinator.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use stillstream_types::{
     CheckpointId, CheckpointType, CompletedRef, Error, ErrorKind, Generation, JobFigures, JobOutcome,
-    RegisterRecord, Result, SubtaskId,
+    OperatorId, RegisterRecord, Result, SubtaskId,
 };
 
 use super::exceptions::{ExceptionEntry, Exceptions};
@@ -21,7 +22,7 @@ use crate::checkpoint::event::{Event, RequestId};
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
 use crate::checkpoint::statistics::{CheckpointStatistics, CheckpointSummary};
 use crate::checkpoint::{CheckpointCoordinator, CoordinatorSetup};
-use crate::message::Control;
+use crate::message::{Assignment, Control};
 use crate::moment::Moment;
 use crate::plan::TaskInfo;
 
@@ -39,6 +40,10 @@ pub(super) struct Attempt {
     pub(super) drain_until: Option<Duration>,
     /// The task whose failure ends it, where that is known.
     pub(super) failed_task: Option<String>,
+    /// The enumerators' states, as far as they are known before all tasks are open, and what was assigned by
+    /// then.
+    pub(super) enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
+    pub(super) assigned: Vec<Assignment>,
 }
 
 /// Where the job is.
@@ -200,6 +205,8 @@ impl JobEngine {
             }
             JobEvent::Tick => self.on_tick(),
             JobEvent::Report(generation, report) => self.on_report(generation, report),
+            JobEvent::Enumerated(generation, enumerated) => self.on_enumerated(generation, enumerated),
+            JobEvent::EnumeratorFailed(generation, error) => self.on_enumerator_failed(generation, error),
             JobEvent::Storage(answer) => self.coordinate(Event::Storage(answer)),
             JobEvent::Restored { generation, result } => self.on_restored(generation, result),
             JobEvent::NotDeployed { generation, error } => self.on_not_deployed(generation, error),

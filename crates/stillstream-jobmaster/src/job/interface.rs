@@ -13,7 +13,7 @@ use crate::checkpoint::config::CheckpointConfig;
 use crate::checkpoint::event::RequestId;
 use crate::checkpoint::failure::CheckpointFailure;
 use crate::checkpoint::storage::{StorageAnswer, StorageCall};
-use crate::message::{AttemptSpec, Control, Report, RestoredState};
+use crate::message::{AttemptSpec, Control, Enumerated, Report, RestoredState};
 use crate::plan::TaskInfo;
 
 /// Which job, and how.
@@ -70,6 +70,11 @@ pub enum JobEvent {
     Tick,
     /// A worker of this generation reports.
     Report(Generation, Report),
+    /// The enumerator of a source of this generation has found or assigned something. They come in the order in
+    /// which it has done so.
+    Enumerated(Generation, Enumerated),
+    /// The enumerator of a source of this generation has failed.
+    EnumeratorFailed(Generation, Error),
     /// The answer to [`JobCommand::Storage`].
     Storage(StorageAnswer),
     /// The answer to [`JobCommand::ReadSnapshot`].
@@ -119,9 +124,11 @@ impl JobEvent {
             Self::Report(_, report) => {
                 matches!(report, Report::Committed { .. } | Report::Stopped { .. } | Report::Failed { .. })
             }
-            Self::Submitted | Self::Storage(_) | Self::Restored { .. } => false,
+            Self::Submitted | Self::Storage(_) | Self::Restored { .. } | Self::Enumerated(..) => false,
             Self::TriggerCheckpoint(..) | Self::TriggerSavepoint(..) | Self::Measured(_) => false,
-            Self::Tick | Self::Cancel | Self::Stop(..) | Self::Panicked(_) => true,
+            Self::Tick | Self::Cancel | Self::Stop(..) | Self::Panicked(_) | Self::EnumeratorFailed(..) => {
+                true
+            }
             Self::NotDeployed { .. } | Self::Replaced { .. } | Self::NotReplaced { .. } => true,
         }
     }

@@ -6,7 +6,7 @@ use super::engine::{JobEngine, Phase};
 use super::interface::Level;
 use super::status::JobStatus;
 use crate::checkpoint::event::Event;
-use crate::message::{Control, Report};
+use crate::message::{Control, Enumerated, Report};
 
 impl JobEngine {
     pub(super) fn on_report(&mut self, generation: Generation, report: Report) {
@@ -19,8 +19,8 @@ impl JobEngine {
         }
         match report {
             Report::Running(subtask) => self.on_running(subtask),
-            // for people
-            Report::EventTime { .. } => {}
+            // for people, and for an enumerator
+            Report::EventTime { .. } | Report::SplitsWanted(_) => {}
             Report::Ended(subtask) => {
                 self.attempt.not_ended.remove(&subtask);
                 self.all_ended();
@@ -50,9 +50,47 @@ impl JobEngine {
         }
         self.phase = Phase::Running;
         self.advance(JobStatus::Running);
+        // before the first trigger, for its checkpoint has states that know of them
+        for assignment in std::mem::take(&mut self.attempt.assigned) {
+            self.tell(Control::Assign(assignment));
+        }
         let (generation, tasks) = (self.attempt.generation, self.job.tasks.clone());
-        self.coordinate(Event::AttemptStarted { generation, tasks });
+        let enumerators = std::mem::take(&mut self.attempt.enumerators);
+        self.coordinate(Event::AttemptStarted { generation, tasks, enumerators });
         self.all_ended();
+    }
+
+    /// Tasks that are not open yet hear of it when all are: a worker process that is still coming up would miss
+    /// it.
+    pub(super) fn on_enumerated(&mut self, generation: Generation, enumerated: Enumerated) {
+        if generation != self.attempt.generation {
+            return;
+        }
+        let Enumerated { state, assignment } = enumerated;
+        let operator = assignment.operator;
+        match self.phase {
+            Phase::Deploying(_) => {
+                self.attempt.enumerators.insert(operator, state);
+                self.attempt.assigned.push(assignment);
+            }
+            Phase::Running => {
+                // in this order: the coordinator may trigger a checkpoint at once, and that has the new state
+                self.tell(Control::Assign(assignment));
+                self.coordinate(Event::Enumerated { generation, operator, state });
+            }
+            // nothing is read any more
+            _ => {}
+        }
+    }
+
+    pub(super) fn on_enumerator_failed(&mut self, generation: Generation, error: Error) {
+        if generation != self.attempt.generation {
+            return;
+        }
+        match self.phase {
+            Phase::Deploying(_) | Phase::Running => self.fail(error),
+            _ => self.log(Level::Warn, format!("while nothing is read: {error}")),
+        }
     }
 
     fn on_failed(&mut self, subtask: Option<SubtaskId>, error: Error) {

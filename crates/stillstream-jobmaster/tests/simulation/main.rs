@@ -4,7 +4,7 @@
 //! nobody knows what they did; tasks that fail and workers that do not stop.
 //!
 //! What must hold is checked after each step: no committed record is lost or doubled, no completed checkpoint
-//! misses a file, a job ends once and as the register says, a cancel is over in its time; a stop that was
+//! misses a file or has a split that was assigned to nobody or will be assigned again, a job ends once and as the register says, a cancel is over in its time; a stop that was
 //! answered with success has left a whole snapshot and all output committed, and after one that was not the
 //! job runs; a savepoint of a running job changes nothing; and once faults stop the job goes on to its
 //! finish.
@@ -59,6 +59,7 @@ fn no_schedule_breaks_an_invariant_and_every_job_finishes_in_the_end() {
         assert!(t.finished > 10_000 && t.cancelled > 500 && t.failed > 500 && t.fenced > 500);
         assert!(t.savepoints > 1_500 && t.stopped > 500 && t.suspended > 1_000 && t.drained > 200);
         assert!(t.stops_failed > 3_000 && t.savepoints_failed > 1_000);
+        assert!(t.assigned > 100_000 && t.assigned_in_flight > 20_000);
         assert!(t.shared_written > 50_000 && t.shared_deleted > 50_000);
         // only a task that hears late of a completed checkpoint can name what went with an older one
         assert!(t.refused < t.completed / 20, "{} refused, {} completed", t.refused, t.completed);

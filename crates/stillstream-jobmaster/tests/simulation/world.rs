@@ -7,10 +7,12 @@
 //! | `shell` | carries the engine's commands out |
 //! | `storage` | disk and register |
 //! | `attempts` | the workers of an attempt and their tasks |
+//! | `enumerators` | splits that are found and assigned while checkpoints are taken |
 //! | `output` | what the sinks have committed |
 //! | `invariants` | what must hold |
 
 mod attempts;
+mod enumerators;
 mod invariants;
 mod nodes;
 mod output;
@@ -118,6 +120,9 @@ pub struct Tally {
     /// Stops after which the job went on.
     pub stops_failed: u64,
     pub stops_refused: u64,
+    pub assigned: u64,
+    /// Of these, while a checkpoint was under way.
+    pub assigned_in_flight: u64,
 }
 
 impl Tally {
@@ -146,6 +151,8 @@ impl Tally {
         self.drained += other.drained;
         self.stops_failed += other.stops_failed;
         self.stops_refused += other.stops_refused;
+        self.assigned += other.assigned;
+        self.assigned_in_flight += other.assigned_in_flight;
     }
 }
 
@@ -158,6 +165,8 @@ pub struct World {
     pub trace: Option<u64>,
     pub faults: Faults,
     random: u64,
+    /// The enumerators' own, so that the rest of a schedule is as it would be without them.
+    random_splits: u64,
     now: Duration,
     nodes: Vec<Option<Node>>,
     bag: Vec<Action>,
@@ -207,6 +216,7 @@ impl World {
             trace: None,
             faults,
             random: seed,
+            random_splits: seed ^ 0x5eed,
             now: Duration::ZERO,
             nodes: Vec::new(),
             bag: Vec::new(),
@@ -294,6 +304,7 @@ impl World {
         let passed = self.below(12);
         self.now += Duration::from_millis(passed);
         self.read_input();
+        self.enumerate();
         if self.faults.one_in > 0 && !self.faults.calm {
             self.mischief();
         }

@@ -17,6 +17,10 @@ use crate::KafkaError;
 /// How long a question to the cluster may take, tries included.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
+/// How long it may take at first to describe topics. The client asks for a topic that does not exist until the time
+/// is over.
+const DESCRIBED_WITHIN: Duration = Duration::from_secs(3);
+
 /// A partition of a topic.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Partition {
@@ -73,7 +77,18 @@ impl Cluster {
 
     /// Describes topics; one that does not exist is left out.
     pub(crate) async fn topics(&self, names: &[String]) -> Result<BTreeMap<String, Topic>, KafkaError> {
-        let options = DescribeTopicsOptions::default().timeout(ANSWERED_WITHIN);
+        match self.topics_within(names, DESCRIBED_WITHIN).await {
+            Err(error) if error.may_pass() => self.topics_within(names, ANSWERED_WITHIN).await,
+            answered => answered,
+        }
+    }
+
+    async fn topics_within(
+        &self,
+        names: &[String],
+        time: Duration,
+    ) -> Result<BTreeMap<String, Topic>, KafkaError> {
+        let options = DescribeTopicsOptions::default().timeout(time);
         let described = self.kafka().admin().describe_topics(names, options).await;
         let described = described.map_err(|error| self.asking("for the partitions of topics", error))?;
         let mut topics = BTreeMap::new();

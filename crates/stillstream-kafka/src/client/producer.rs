@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use krafka::error::{ErrorCode, KrafkaError};
+use krafka::error::KrafkaError;
 use krafka::interceptor::{InterceptorResult, ProducerInterceptor, RecordContext};
 use krafka::producer::{Acks, Producer, ProducerBuilder, Record, RecordMetadata, TransactionalProducer};
 use krafka::{Compression, Headers};
@@ -73,25 +73,30 @@ impl FirstFailure {
         let mut first = self.0.lock();
         if first.is_none() {
             let partition = partition.map(|partition| format!(", partition {partition}")).unwrap_or_default();
-            *first = Some(format!("topic `{topic}`{partition}: {error}{}", next_step(error)));
+            let reason = match error {
+                // what is to be done with the transaction is not the reader's business
+                KrafkaError::TransactionAbortable { message } => message.clone(),
+                error => error.to_string(),
+            };
+            let next = next_step(&reason);
+            let next = if next.is_empty() { String::new() } else { format!("; {next}") };
+            *first = Some(format!("topic `{topic}`{partition}: {reason}{next}"));
         }
     }
 }
 
-/// What to do about a record that could not be written, where that is known.
-fn next_step(error: &KrafkaError) -> &'static str {
-    match error {
-        KrafkaError::Broker { code: ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge, .. } => {
-            "; raise max.message.bytes of the topic, or let the serializer write less"
-        }
-        KrafkaError::Broker { code: ErrorCode::TopicAuthorizationFailed, .. } => {
-            "; give the user the right to write to the topic"
-        }
-        KrafkaError::Broker { code: ErrorCode::UnknownTopicOrPartition, .. }
-        | KrafkaError::UnknownTopic { .. } => "; create the topic, or say another one",
-        KrafkaError::DeliveryTimeout { .. } => "; delivery.timeout.ms says how long a record is tried",
-        _ => "",
-    }
+/// What to do about a record that could not be written, where that is known. The client tells the broker's
+/// answer of a record in a transaction as text alone.
+fn next_step(reason: &str) -> &'static str {
+    let known = [
+        ("MessageTooLarge", "raise max.message.bytes of the topic, or let the serializer write less"),
+        ("RecordListTooLarge", "raise max.message.bytes of the topic, or let the serializer write less"),
+        ("TopicAuthorizationFailed", "give the user the right to write to the topic"),
+        ("UnknownTopicOrPartition", "create the topic, or say another one"),
+        ("unknown topic", "create the topic, or say another one"),
+        ("delivery timed out", "delivery.timeout.ms says how long a record is tried"),
+    ];
+    known.iter().find(|(answer, _)| reason.contains(answer)).map_or("", |(_, next)| next)
 }
 
 impl ProducerInterceptor for FirstFailure {

@@ -341,6 +341,22 @@ impl Cluster {
         }
     }
 
+    /// Whether the cluster's transactions are those of KIP-890 (`transaction.version` 2 or later).
+    ///
+    /// # Errors
+    /// If nobody answers.
+    pub(crate) async fn has_transactions_v2(&self) -> Result<bool, KafkaError> {
+        let asked = |error| KafkaError::request("reading the cluster's features".into(), error);
+        let metadata = kafka_metadata(self.kafka());
+        for broker in metadata.brokers() {
+            let connection = metadata.get_broker_connection(broker.id()).await.map_err(asked)?;
+            if connection.broker_features().finalized_level("transaction.version").unwrap_or(0) < 2 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The longest time that the brokers let a transaction be open (`transaction.max.timeout.ms`); `None` if
     /// they do not tell.
     ///

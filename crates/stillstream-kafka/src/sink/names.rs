@@ -56,9 +56,9 @@ impl Names {
 
 impl Named {
     /// Whether nobody will commit it, seen from an attempt that was restored from `restored`, and from no
-    /// checkpoint if that is `None`.
+    /// checkpoint if that is `None`. Never one of a later attempt: this one may be over without knowing it.
     pub fn is_left_over(self, generation: u64, restored: Option<CheckpointId>) -> bool {
-        self.generation != generation && restored.is_none_or(|restored| self.after >= restored.0)
+        self.generation < generation && restored.is_none_or(|restored| self.after >= restored.0)
     }
 }
 
@@ -99,6 +99,7 @@ mod tests {
         assert!(!named(3, 4).is_left_over(4, restored), "prepared for checkpoint 5 or before");
         assert!(named(3, 5).is_left_over(4, restored), "begun behind checkpoint 5");
         assert!(!named(4, 5).is_left_over(4, restored), "of this very attempt");
+        assert!(!named(5, 9).is_left_over(4, restored), "of a later attempt, which has taken over");
         assert!(named(3, 4).is_left_over(4, None), "nothing was restored");
     }
 }

@@ -95,3 +95,10 @@ impl<T: Send + 'static> Opening<T> {
         }
     }
 }
+
+impl<T> Drop for Opening<T> {
+    /// Nobody waits for it any more, so it must not go on: what it does may be wrong in a later attempt.
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

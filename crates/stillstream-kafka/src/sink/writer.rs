@@ -6,6 +6,7 @@ use std::time::Duration;
 use stillstream_runtime::Batch;
 use stillstream_runtime::connect::{Prepared, SinkContext, SinkWriter};
 use stillstream_types::{CheckpointId, Result};
+use tokio::task::JoinHandle;
 
 use super::Delivery;
 use super::commit::PreparedLanes;
@@ -17,7 +18,7 @@ use super::names::{Named, Names};
 use super::opening::Opening;
 use super::record::Encoder;
 use crate::KafkaError;
-use crate::client::{Lane, spawn};
+use crate::client::{Cluster, Lane, spawn};
 
 /// What the runtime prepares under when a job ends.
 const AT_THE_END: CheckpointId = CheckpointId(u64::MAX);
@@ -50,7 +51,9 @@ pub(super) struct KafkaWriter<T> {
     /// What was prepared and is not acknowledged by the brokers.
     settling: Vec<Flight>,
     /// Transactions of earlier attempts are being aborted.
-    left_over: Option<Opening<usize>>,
+    left_over: Option<Opening<(LeftOver, Cluster)>>,
+    /// And are looked for as long as the attempt lives.
+    looking: Option<JoinHandle<()>>,
 }
 
 impl<T> fmt::Debug for KafkaWriter<T> {
@@ -80,6 +83,7 @@ impl<T> KafkaWriter<T> {
             coming: None,
             settling: Vec::new(),
             left_over: None,
+            looking: None,
         }
     }
 
@@ -124,8 +128,11 @@ impl<T> KafkaWriter<T> {
         self.settling.retain(|flight| !flight.has_settled());
         self.settling.iter().try_for_each(Flight::check)?;
         if let Some(left_over) = &self.left_over {
-            let Some(_) = left_over.take()? else { return Ok(false) };
+            let Some((left, cluster)) = left_over.take()? else { return Ok(false) };
             self.left_over = None;
+            if self.context.subtask.0 == 0 {
+                self.looking = Some(spawn(left.keep_looking(cluster))?);
+            }
         }
         if let Some(flight) = &self.flight {
             return flight.has_room();
@@ -236,7 +243,8 @@ impl<T: 'static> SinkWriter<T, KafkaCommittable> for KafkaWriter<T> {
                 let cluster = connection.get().await?;
                 let timeout = connection.transaction_timeout().await?;
                 let left = LeftOver { names, generation, restored, subtask, parallelism, timeout };
-                left.abort(&cluster).await
+                left.abort(&cluster).await?;
+                Ok((left, cluster))
             }
         });
         self.left_over = Some(left_over.map_err(KafkaError::into_error)?);
@@ -249,6 +257,9 @@ impl<T> Drop for KafkaWriter<T> {
     /// it is: a checkpoint may hold it.
     fn drop(&mut self) {
         self.discard_coming();
+        if let Some(looking) = self.looking.take() {
+            looking.abort();
+        }
         for flight in &self.settling {
             flight.give_up();
             if let Some(key) = flight.key() {

@@ -120,17 +120,17 @@ impl Settings {
 
 /// A regular expression for whole names of topics.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern(regex::Regex);
+pub(super) struct Pattern(regex::bytes::Regex);
 
 impl Pattern {
     pub(super) fn new(pattern: &str) -> Result<Self, (String, String)> {
         let whole = format!("^(?:{pattern})$");
         // names of topics are ASCII
-        let made = regex::RegexBuilder::new(&whole).unicode(false).build();
+        let made = regex::bytes::RegexBuilder::new(&whole).unicode(false).build();
         made.map(Self).map_err(|error| (pattern.to_string(), error.to_string()))
     }
 
     pub(super) fn matches(&self, name: &str) -> bool {
-        self.0.is_match(name)
+        self.0.is_match(name.as_bytes())
     }
 }

@@ -38,7 +38,7 @@ pub fn send(brokers: &str, records: Vec<Record>) {
         }
         producer.flush().await.unwrap();
         for handle in sent {
-            handle.await.unwrap();
+            let _ = handle.await.unwrap();
         }
         producer.close().await.unwrap();
     });
@@ -51,7 +51,7 @@ pub fn begin(brokers: &str, id: &str, topic: &str, values: &[&str]) -> Transacti
         producer.begin().unwrap();
         for value in values {
             let record = Record::new(topic, value.as_bytes().to_vec()).partition(0);
-            producer.send(record).await.unwrap();
+            let _ = producer.send(record).await.unwrap();
         }
         producer.flush().await.unwrap();
         producer

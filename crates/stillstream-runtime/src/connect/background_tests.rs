@@ -92,7 +92,7 @@ fn splits_that_are_assigned_when_all_is_read_are_read_too_and_keep_their_numbers
         Ok(())
     });
     let reader = reader.as_mut().unwrap();
-    assert_eq!(all(reader).unwrap(), [], "without splits it has read all of them");
+    assert!(all(reader).unwrap().is_empty(), "without splits it has read all of them");
     reader.assign(vec![8, 17]);
     assert_eq!(all(reader).unwrap(), [8, 9, 17, 18, 19]);
     reader.forget(|split| *split == 10);
@@ -125,4 +125,39 @@ fn a_thread_that_reads_on_takes_splits_that_are_assigned_meanwhile() {
     reader.assign(vec![19]);
     assert_eq!(all(&mut reader).unwrap(), [19]);
     assert_eq!((takes.recv().unwrap(), reader.positions()), (vec![(1, 19)], vec![10, 20]));
+}
+
+#[test]
+fn what_comes_of_splits_that_are_left_out_comes_in_order_when_they_are_read_again() {
+    let (send, order) = mpsc::channel::<(usize, u64)>();
+    let mut reader = BackgroundReader::start("test", 2, Waker::idle(), move |_, chunks| {
+        for (split, n) in &order {
+            if !chunks.send(Chunk { split, ..chunk(n) }) {
+                break;
+            }
+        }
+        Ok(())
+    })
+    .unwrap();
+    reader.assign(vec![0, 0]);
+    let take = |reader: &mut BackgroundReader<u64, u64>, n: usize| {
+        let mut out = Batch::default();
+        while out.len() < n {
+            reader.poll(n - out.len(), &mut out).unwrap();
+            std::thread::yield_now();
+        }
+        out.values
+    };
+    [(0, 1), (1, 2)].into_iter().for_each(|chunk| send.send(chunk).unwrap());
+    assert_eq!(take(&mut reader, 1), [1]);
+    reader.pause([1].into());
+    [(1, 3), (0, 4)].into_iter().for_each(|chunk| send.send(chunk).unwrap());
+    assert_eq!(take(&mut reader, 1), [4]);
+    assert_eq!(reader.positions(), [5, 0], "the positions are as of what was taken");
+    // the thread has read all, and what was set aside is still to come
+    drop(send);
+    assert!(matches!(reader.poll(1, &mut Batch::default()).unwrap(), SourceStatus::Idle { .. }));
+    reader.pause(Default::default());
+    assert_eq!(take(&mut reader, 2), [2, 3]);
+    assert_eq!(all(&mut reader).unwrap(), [] as [u64; 0]);
 }

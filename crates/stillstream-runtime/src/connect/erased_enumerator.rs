@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillstream_state::{Compatibility, Data, DecodeError, Schema, StateError};
-use stillstream_types::{Error, ErrorKind, RedistributionMode, Result, SubtaskIndex};
+use stillstream_state::{Compatibility, Data, DecodeError, Schema};
+use stillstream_types::{Error, ErrorKind, Result, SubtaskIndex};
 
 use super::enumerator::{Assignments, Enumerator, SplitEnumerator};
 use super::list_state::{RestoredList, restored_list};
@@ -98,7 +98,7 @@ struct SourceEnumerator<S: SplitSource> {
 }
 
 /// Makes the enumerator of `source`: its own, or one that lists its splits once.
-pub(crate) fn enumerator_factory<S: SplitSource>(source: Arc<S>) -> EnumeratorFactory {
+pub fn enumerator_factory<S: SplitSource>(source: Arc<S>) -> EnumeratorFactory {
     EnumeratorFactory::new(move |context: &EnumeratorContext| {
         let enumerator = source.enumerator(context)?;
         let Enumerator(inner) = enumerator.unwrap_or_else(|| {

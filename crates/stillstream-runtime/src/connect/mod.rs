@@ -25,10 +25,12 @@ pub mod source;
 mod source_operator;
 mod transactions;
 
-pub use crate::operator::enumeration::{EnumeratorContext, EnumeratorFactory, EnumeratorWaker};
+pub use crate::operator::enumeration::{
+    Enumerate, EnumeratorContext, EnumeratorFactory, EnumeratorWaker, Found, RestoredSplits,
+};
 pub use background::{Arrived, BackgroundReader, Chunk, ChunkSender};
 pub use enumerator::{Assignments, Enumerator, SplitEnumerator};
-pub(crate) use erased_enumerator::enumerator_factory;
+pub use erased_enumerator::enumerator_factory;
 pub use plain::{Plain, PlainWriter};
 pub use sink::{CommitPolicy, Committer, JobOutline, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
 pub use sink_operator::{SinkOperator, sink_body};

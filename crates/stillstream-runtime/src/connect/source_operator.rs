@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use stillstream_state::Data as _;
 use stillstream_types::{CheckpointId, Error, ErrorKind, RedistributionMode, Result, SnapshotForm};
 
+use super::erased_enumerator::enumerator_factory;
 use super::list_state::StoredList;
 use super::source::{SourceContext, SplitNews, SplitReader, SplitSource};
 use crate::operator::batch::Batch;
@@ -16,24 +18,50 @@ pub(crate) const SPLITS: &str = "splits";
 
 /// The node body for a source.
 pub fn source_body<S: SplitSource>(source: Arc<S>) -> NodeBody {
-    NodeBody::Source(Arc::new(move || Ok(Box::new(SourceOperator::new(source.clone())))))
+    let enumerators = enumerator_factory(source.clone());
+    let make = move || Ok(Box::new(SourceOperator::new(source.clone())) as _);
+    NodeBody::SplitSource(Arc::new(make), enumerators)
+}
+
+/// Whether more splits are wished for, when all have been read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wish {
+    /// There are splits to read, as far as is known.
+    None,
+    /// The enumerator is to be asked.
+    Asks,
+    /// It has been asked, and has not answered.
+    Asked,
+    /// It has had none.
+    Waits,
 }
 
 /// One subtask of a split source.
 ///
 /// Positions are union list state: on a restore each subtask sees all splits, takes its share, and from then
 /// on snapshots only these. So the state does not grow with restores, and no split is lost or read twice at
-/// any parallelism.
+/// any parallelism. What was not assigned in that snapshot the enumerator assigns.
 ///
 /// At an unchanged parallelism a subtask's share is what it had before: what else it keeps about its splits,
-/// such as the watermark that it has reached, would be wrong for those of another subtask. Otherwise, and at
-/// a fresh start, splits are dealt out one by one.
+/// such as the watermark that it has reached, would be wrong for those of another subtask. Otherwise splits go
+/// where the source says, or are dealt out one by one.
+///
+/// Until a subtask has splits of a snapshot, or the enumerator's first answer, it does nothing and is not idle:
+/// others that have theirs already would make its records late.
 pub struct SourceOperator<S: SplitSource> {
     source: Arc<S>,
-    reader: Option<Box<dyn SplitReader<S::Item, S::Split>>>,
+    pub(super) reader: Option<Box<dyn SplitReader<S::Item, S::Split>>>,
     stored: Option<StoredList<S::Split>>,
-    /// What the reader has told of its splits when they were assigned; passed on with the first records.
+    /// What the reader has told of splits that were assigned; passed on before the next records.
     assigned: Option<SplitNews>,
+    /// It was passed on that the reader tells of its splits.
+    tells: bool,
+    /// It has splits of a snapshot, or an answer of the enumerator.
+    knows: bool,
+    no_more: bool,
+    wish: Wish,
+    /// It was passed on that the source waits for splits.
+    idle: bool,
     /// It was opened to see which state it has.
     dry: bool,
 }
@@ -55,7 +83,18 @@ fn not_open() -> Error {
 impl<S: SplitSource> SourceOperator<S> {
     /// One subtask of `source`.
     pub fn new(source: Arc<S>) -> Self {
-        Self { source, reader: None, stored: None, assigned: None, dry: false }
+        Self {
+            source,
+            reader: None,
+            stored: None,
+            assigned: None,
+            tells: false,
+            knows: false,
+            no_more: false,
+            wish: Wish::None,
+            idle: false,
+            dry: false,
+        }
     }
 }
 
@@ -68,13 +107,9 @@ impl<S: SplitSource> Source for SourceOperator<S> {
             return Ok(());
         }
         let (mine, parallelism) = (context.subtask.0 as usize, context.parallelism.max(1) as usize);
-        let own = match restored {
-            Some(restored) => {
-                let readers = parallelism as u32;
-                restored.share(mine, parallelism, |split| self.source.reader_of(split, readers))
-            }
-            None => self.source.splits()?.into_iter().skip(mine).step_by(parallelism).collect(),
-        };
+        let of = |split: &S::Split| self.source.reader_of(split, parallelism as u32);
+        let own = restored.map_or_else(Vec::new, |restored| restored.share(mine, parallelism, of));
+        self.knows = !own.is_empty();
         let mut reader = self.source.reader(&SourceContext::of(context))?;
         reader.assign(own)?;
         self.assigned = reader.split_news();
@@ -82,12 +117,61 @@ impl<S: SplitSource> Source for SourceOperator<S> {
         Ok(())
     }
 
+    fn assign(&mut self, splits: &[&[u8]], answers: bool, no_more: bool) -> Result<()> {
+        (self.knows, self.no_more) = (true, self.no_more || no_more);
+        if splits.is_empty() {
+            if answers && self.wish == Wish::Asked {
+                self.wish = Wish::Waits;
+            }
+            return Ok(());
+        }
+        let decode = |bytes: &&[u8]| {
+            S::Split::decode(&mut &bytes[..]).map_err(|error| {
+                let text = format!(
+                    "a split that the enumerator assigned cannot be read ({error}): the `Data` of {} does not read what it \
+                     writes",
+                    std::any::type_name::<S::Split>()
+                );
+                Error::new(ErrorKind::Connector, text)
+            })
+        };
+        let splits = splits.iter().map(decode).collect::<Result<_>>()?;
+        let reader = self.reader.as_mut().ok_or_else(not_open)?;
+        reader.assign(splits)?;
+        if let Some(news) = reader.split_news() {
+            let assigned = self.assigned.get_or_insert_default();
+            assigned.opened.extend(news.opened);
+            assigned.ended.extend(news.ended);
+        }
+        self.wish = Wish::None;
+        Ok(())
+    }
+
+    fn wants_splits(&mut self) -> bool {
+        let asks = self.wish == Wish::Asks;
+        if asks {
+            self.wish = Wish::Asked;
+        }
+        asks
+    }
+
     fn poll(&mut self, max_records: usize, out: &mut Output) -> Result<SourceStatus> {
+        if !self.knows {
+            return Ok(SourceStatus::Idle { until_ms: None });
+        }
+        if self.idle && self.wish == Wish::None {
+            self.idle = false;
+            out.idle(false);
+            out.split(SplitEvent::Waits(false));
+        }
         let reader = self.reader.as_mut().ok_or_else(not_open)?;
         let mut batch = Batch::default();
         if let Some(assigned) = self.assigned.take() {
-            out.split(SplitEvent::Told);
+            if !std::mem::replace(&mut self.tells, true) {
+                out.split(SplitEvent::Told);
+            }
             tell(&assigned.opened, SplitEvent::Opened, out);
+            tell(&assigned.ended, SplitEvent::Ended, out);
         }
         let status = reader.poll(max_records, &mut batch)?;
         let news = reader.split_news().unwrap_or_default();
@@ -100,7 +184,19 @@ impl<S: SplitSource> Source for SourceOperator<S> {
         while let Some(side) = reader.side_output() {
             out.side(0, side);
         }
-        Ok(status)
+        if status != SourceStatus::Ended || self.no_more {
+            return Ok(status);
+        }
+        match self.wish {
+            Wish::None => self.wish = Wish::Asks,
+            Wish::Waits if !self.idle => {
+                self.idle = true;
+                out.idle(true);
+                out.split(SplitEvent::Waits(true));
+            }
+            Wish::Asks | Wish::Asked | Wish::Waits => {}
+        }
+        Ok(SourceStatus::Idle { until_ms: None })
     }
 
     fn pause(&mut self, splits: &[u32]) -> Result<()> {

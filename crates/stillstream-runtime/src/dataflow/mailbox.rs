@@ -60,8 +60,9 @@ impl Mailbox {
 
     /// Takes a message, if it is for this task, and wakes the task.
     pub fn put(&mut self, message: &Control) {
-        // whoever has inputs finishes when those before it have
-        if self.active && (self.is_source || !matches!(message, Control::Drain | Control::Finish)) {
+        // whoever has inputs finishes when those before it have, and reads no splits
+        let for_sources = matches!(message, Control::Drain | Control::Finish | Control::Assign(_));
+        if self.active && (self.is_source || !for_sources) {
             self.mail.push_back(message.clone());
             self.activator.activate();
         }

@@ -111,7 +111,7 @@ pub(crate) fn open_chain(
             })
         };
         match &operator.body {
-            NodeBody::Source(factory) => {
+            NodeBody::Source(factory) | NodeBody::SplitSource(factory, _) => {
                 let source = catch("its code", || {
                     let mut source = factory()?;
                     source.open(&mut open)?;

@@ -150,9 +150,9 @@ impl Ports for Outlet<'_, '_> {
     }
 }
 
-/// Deals the records of a batch out to the `targets` of `parallelism` subtasks, as evenly as can be, in pieces
-/// that lie together, and every mark to each subtask; returns whose turn is next. Of several targets the one
-/// of number `first`, counted from their beginning and round and round, begins.
+/// Deals the records of a batch out to the `targets` of `parallelism` subtasks, as evenly as can be, in
+/// pieces that lie together, and every mark to each subtask; returns whose turn is next. Of several targets
+/// the one of number `first`, counted from their beginning and round and round, begins.
 fn deal_out(
     mut batch: AnyBatch,
     first: u32,

@@ -3,6 +3,7 @@
 
 use stillstream_types::Result;
 
+use crate::control::{Assignment, Report};
 use crate::dataflow::chain::Pause;
 use crate::dataflow::outputs::{Outlet, Sessions};
 use crate::dataflow::subtask::{Stage, Subtask};
@@ -56,6 +57,9 @@ impl SourceTask {
             match status {
                 SourceStatus::More => {}
                 SourceStatus::Idle { until_ms } => {
+                    if self.subtask.chain.wants_splits() {
+                        self.subtask.attempt.report(Report::SplitsWanted(self.subtask.id));
+                    }
                     wake_at = until_ms;
                     break;
                 }
@@ -80,14 +84,24 @@ impl SourceTask {
         self.subtask.processing_time(&mut turn, sessions)
     }
 
-    /// Takes the barriers that were triggered. Called when the chain is quiet.
+    /// Takes the barriers that were triggered and the splits that were assigned, in the order in which that was
+    /// said. Called when the chain is quiet.
     fn barriers(&mut self, sessions: Sessions<'_, '_>) -> Result<()> {
-        while let Some(trigger) = self.subtask.triggers.pop_front() {
+        while let Some(mut trigger) = self.subtask.triggers.pop_front() {
+            self.assign(std::mem::take(&mut trigger.assigned))?;
             if trigger.id.0 > self.subtask.epoch {
                 self.subtask.barrier(trigger, None, sessions)?;
             }
         }
-        Ok(())
+        let behind = std::mem::take(&mut self.subtask.assigned);
+        self.assign(behind)
+    }
+
+    fn assign(&mut self, assigned: Vec<Assignment>) -> Result<()> {
+        let Subtask { chain, id, stage, .. } = &mut self.subtask;
+        // what comes behind the last barrier of a stop is in no snapshot, and is assigned again
+        let assigned = assigned.iter().filter(|_| *stage < Stage::Halted);
+        assigned.into_iter().try_for_each(|assignment| chain.assign(assignment, id.index))
     }
 
     /// How many records the source may emit now. `looks_again`: in this activation it was arranged already

@@ -71,7 +71,7 @@ use stillstream_types::{CheckpointId, Error, Result, SavepointTarget, SnapshotFo
 use timely::scheduling::Activator;
 
 use crate::checkpoint::snapshot_pool::SnapshotJob;
-use crate::control::{AckMetrics, Control, Report};
+use crate::control::{AckMetrics, Assignment, Control, Report};
 use crate::dataflow::attempt::WorkerAttempt;
 use crate::dataflow::chain::{Chain, Pause};
 use crate::dataflow::inputs::Aligning;
@@ -118,6 +118,8 @@ pub(crate) struct Subtask {
     /// Checkpoints that were triggered and whose barrier has not been taken, oldest first. None is lost,
     /// however many there are: a barrier cannot be taken without.
     pub triggers: VecDeque<Trigger>,
+    /// What was assigned to a source behind the last of them.
+    pub assigned: Vec<Assignment>,
     /// A source ends here, as if it had no more records.
     pub drains: bool,
     /// The newest checkpoint that was announced and not yet reported as committed.
@@ -136,6 +138,8 @@ pub(crate) struct Trigger {
     pub full: bool,
     /// Nothing is emitted behind its barrier.
     pub stop: bool,
+    /// What was assigned to a source before it, and behind the one before.
+    pub assigned: Vec<Assignment>,
 }
 
 impl Trigger {
@@ -177,6 +181,7 @@ impl Subtask {
             outputs,
             activator,
             triggers: VecDeque::new(),
+            assigned: Vec::new(),
             drains: false,
             announced: None,
         }
@@ -189,8 +194,10 @@ impl Subtask {
             match next {
                 None => break,
                 Some(Control::Trigger { id, at_ms, savepoint, full, stop }) => {
-                    self.triggers.push_back(Trigger { id, at_ms, savepoint, full, stop });
+                    let assigned = std::mem::take(&mut self.assigned);
+                    self.triggers.push_back(Trigger { id, at_ms, savepoint, full, stop, assigned });
                 }
+                Some(Control::Assign(assignment)) => self.assigned.push(assignment),
                 Some(Control::Complete { id }) => {
                     self.chain.checkpoint_complete(id)?;
                     self.announced = Some(id);

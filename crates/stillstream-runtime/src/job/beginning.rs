@@ -311,6 +311,8 @@ impl Beginning {
         let choices = Choices {
             allow_non_restored_state: settings.allow_non_restored_state,
             left_behind: self.start.left_behind.iter().copied().collect(),
+            allow_dropped_fields: settings.allow_dropped_fields,
+            dropped_fields: self.start.dropped_fields.iter().cloned().collect(),
         };
         let found =
             check(&snapshot.metadata, &*snapshot.streams, &description, &choices).map_err(|error| {
@@ -326,6 +328,8 @@ impl Beginning {
         let left_behind: BTreeSet<OperatorId> =
             self.start.left_behind.iter().copied().chain(found.left_behind_of).collect();
         self.start.left_behind = left_behind.into_iter().collect();
+        let dropped = std::mem::take(&mut self.start.dropped_fields).into_iter().chain(found.dropped_fields);
+        self.start.dropped_fields = dropped.collect::<BTreeSet<String>>().into_iter().collect();
         let same = |operator: &OperatorDescription| {
             found.key_groups.get(&operator.id) == Some(&operator.max_parallelism)
         };

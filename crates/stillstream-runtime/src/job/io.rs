@@ -69,6 +69,11 @@ impl IoThreads {
         Ok(Self { main: Some(main), low: Some(low), main_threads, low_threads, answers, made })
     }
 
+    /// Where answers go, and whatever else the JobManager is to hear of.
+    pub fn answers(&self) -> mpsc::Sender<Message> {
+        self.answers.clone()
+    }
+
     pub fn run(&self, job: impl FnOnce() -> JobEvent + Send + 'static) {
         Self::send(&self.main, Box::new(job), &self.answers);
     }

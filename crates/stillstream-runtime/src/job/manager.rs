@@ -26,6 +26,7 @@ use stillstream_types::crash::crash_point;
 use stillstream_types::{CheckpointKind, Error, ErrorKind, Result};
 
 use super::client::{JobEnding, JobMetrics, JobResult, Shared};
+use super::enumerators::Enumerators;
 use super::home::CheckpointHome;
 use super::info::JobInfo;
 use super::io::IoThreads;
@@ -33,6 +34,7 @@ use super::job_log::JobLog;
 use super::look::{RestoredFrom, StatusTimes};
 use super::progress::Progress;
 use super::settings::JobSettings;
+use crate::checkpoint::snapshot_pool::SnapshotStores;
 use crate::clock::Clock;
 use crate::cluster::fleet::Fleet;
 use crate::metrics::Counters;
@@ -56,6 +58,7 @@ pub(crate) struct Manager {
     pub fleet: Box<dyn Fleet>,
     pub home: Arc<dyn CheckpointHome>,
     pub io: IoThreads,
+    pub stores: Arc<dyn SnapshotStores>,
     pub clock: Arc<dyn Clock>,
     pub messages: mpsc::Receiver<Message>,
     pub shared: Arc<Shared>,
@@ -79,6 +82,7 @@ pub(crate) struct State {
     neighbours: Arc<OnceLock<Neighbours>>,
     status_times: StatusTimes,
     restored: Option<RestoredFrom>,
+    enumerators: Enumerators,
 }
 
 impl State {
@@ -95,6 +99,7 @@ impl State {
             neighbours: Arc::default(),
             status_times: StatusTimes::default(),
             restored: None,
+            enumerators: Enumerators::default(),
         }
     }
 }
@@ -148,6 +153,9 @@ impl Manager {
                 }
                 return;
             }
+            Message::Event(JobEvent::Report(generation, Report::SplitsWanted(reader))) => {
+                return self.state.enumerators.request(generation, reader);
+            }
             Message::Event(event) => event,
         };
         if let JobEvent::Report(generation, Report::Acknowledged { .. }) = &event
@@ -184,8 +192,11 @@ impl Manager {
             JobCommand::ReadSnapshot { generation, from } => self.read_snapshot(generation, from),
             JobCommand::Deploy(spec) => return self.deploy(spec),
             JobCommand::Tell { control, .. } => {
-                if let Control::Complete { .. } = control {
-                    passing("before-notification");
+                match control {
+                    Control::Complete { .. } => passing("before-notification"),
+                    // nothing more is read
+                    Control::Drain | Control::Finish | Control::Stop => self.state.enumerators.end(),
+                    _ => {}
                 }
                 self.fleet.send(control);
             }

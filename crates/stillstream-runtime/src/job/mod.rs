@@ -16,6 +16,7 @@
 
 mod beginning;
 mod client;
+mod enumerators;
 mod event_times;
 mod home;
 mod info;
@@ -418,6 +419,7 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         fleet,
         home,
         io,
+        stores,
         clock,
         messages,
         shared,

@@ -128,6 +128,8 @@ pub struct JobSettings {
     pub from_snapshot: Option<String>,
     /// Whether state in the snapshot that no operator claims is left behind.
     pub allow_non_restored_state: bool,
+    /// Whether what fields hold that the program's types no longer have may be lost.
+    pub allow_dropped_fields: bool,
     /// Whether the job owns that snapshot from then on, and deletes it when it no longer needs it.
     pub claim_snapshot: bool,
     /// An older checkpoint of the job's own from which it goes on, although it has newer ones.
@@ -218,6 +220,7 @@ impl Default for JobSettings {
             restart: None,
             from_snapshot: None,
             allow_non_restored_state: false,
+            allow_dropped_fields: false,
             claim_snapshot: false,
             fall_back_to: None,
             start_fresh: false,

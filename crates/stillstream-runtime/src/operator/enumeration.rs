@@ -86,7 +86,7 @@ impl fmt::Debug for EnumeratorWaker {
 }
 
 /// What an attempt starts from, as far as it concerns an enumerator.
-pub(crate) struct RestoredSplits {
+pub struct RestoredSplits {
     /// The enumerator's state; `None` if the snapshot has none of it.
     pub state: Option<Arc<[u8]>>,
     /// What the readers had, each of them all of it.
@@ -98,7 +98,7 @@ pub(crate) struct RestoredSplits {
 /// What came of a call of an enumerator. It is taken in as a whole: no checkpoint has one part of it and not
 /// the other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
+pub struct Found {
     /// Splits for readers.
     pub splits: Vec<(SubtaskIndex, Vec<u8>)>,
     /// There will be no others.
@@ -110,14 +110,23 @@ pub(crate) struct Found {
 }
 
 /// An enumerator, as the runtime sees it. All calls are made on one thread of its own, and may block.
-pub(crate) trait Enumerate: Send {
+pub trait Enumerate: Send {
     /// Begins, from a snapshot or afresh. Called once, before anything else.
+    ///
+    /// # Errors
+    /// Those of the source, and of a snapshot that cannot be read.
     fn open(&mut self, restored: Option<RestoredSplits>) -> Result<()>;
 
     /// Looks for splits.
+    ///
+    /// # Errors
+    /// Those of the source.
     fn discover(&mut self) -> Result<Found>;
 
     /// A reader has read all that it was given.
+    ///
+    /// # Errors
+    /// Those of the source.
     fn requested(&mut self, reader: SubtaskIndex) -> Result<Found>;
 }
 
@@ -132,8 +141,19 @@ impl EnumeratorFactory {
         Self(Arc::new(make))
     }
 
-    pub(crate) fn make(&self, context: &EnumeratorContext) -> Result<Box<dyn Enumerate>> {
+    /// Makes it, for one attempt.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn make(&self, context: &EnumeratorContext) -> Result<Box<dyn Enumerate>> {
         (self.0)(context)
+    }
+}
+
+impl fmt::Debug for RestoredSplits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.as_ref().map(|state| state.len());
+        f.debug_struct("RestoredSplits").field("state bytes", &state).finish_non_exhaustive()
     }
 }
 

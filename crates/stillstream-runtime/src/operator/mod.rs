@@ -26,8 +26,8 @@ use std::time::Duration;
 pub use stillstream_types::PendingTimers;
 use stillstream_types::file_access::FileAccess;
 use stillstream_types::{
-    CheckpointId, JobId, KeyGroupRange, KeyGroups, OperatorId, OperatorSubtaskState, Result, SnapshotForm,
-    SubtaskIndex, Timestamp, streams::SnapshotStore,
+    CheckpointId, Error, ErrorKind, JobId, KeyGroupRange, KeyGroups, OperatorId, OperatorSubtaskState,
+    Result, SnapshotForm, SubtaskIndex, Timestamp, streams::SnapshotStore,
 };
 
 use crate::backends::StateBackends;
@@ -62,6 +62,8 @@ pub enum SplitEvent {
     From(u32),
     /// The split has been read through.
     Ended(u32),
+    /// The source has read all splits that it has, and waits for others; or it has got some.
+    Waits(bool),
 }
 
 /// Takes what an operator emits during one call.
@@ -267,6 +269,21 @@ pub trait Source: 'static {
 
     /// Emits up to about `max_records` records, without blocking.
     fn poll(&mut self, max_records: usize, out: &mut Output) -> Result<SourceStatus>;
+
+    /// Takes splits, in their binary form, beside those that it has. `answers`: this answers the source's wish
+    /// for splits, also if there are none. `no_more`: no others will come.
+    fn assign(&mut self, splits: &[&[u8]], answers: bool, no_more: bool) -> Result<()> {
+        let _ = (answers, no_more);
+        match splits {
+            [] => Ok(()),
+            _ => Err(Error::new(ErrorKind::Plan, "a source without splits was assigned some")),
+        }
+    }
+
+    /// Whether the source has read all splits that it has and asks for others. It says so once.
+    fn wants_splits(&mut self) -> bool {
+        false
+    }
 
     /// Leaves these splits out until it is called again with others: they are too far ahead in event time.
     fn pause(&mut self, splits: &[u32]) -> Result<()> {

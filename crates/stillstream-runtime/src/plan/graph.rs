@@ -7,6 +7,7 @@ use std::time::Duration;
 use stillstream_types::{KeyGroups, Result};
 
 use crate::operator::batch::AnyBatch;
+use crate::operator::enumeration::EnumeratorFactory;
 use crate::operator::{Operator, Source};
 
 /// Makes one parallel instance of a source.
@@ -28,8 +29,10 @@ pub trait Splitter: 'static {
 /// What a node runs.
 #[derive(Clone)]
 pub enum NodeBody {
-    /// A source.
+    /// A source whose subtasks know what to read.
     Source(SourceFactory),
+    /// A source whose subtasks are assigned splits by an enumerator.
+    SplitSource(SourceFactory, EnumeratorFactory),
     /// An operator with inputs.
     Operator(OperatorFactory),
 }
@@ -38,6 +41,7 @@ impl fmt::Debug for NodeBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Source(_) => "Source",
+            Self::SplitSource(..) => "SplitSource",
             Self::Operator(_) => "Operator",
         })
     }
@@ -52,7 +56,8 @@ pub enum Exchange {
     ForwardOnly,
     /// Records of each batch to all subtasks in turn.
     Rebalance,
-    /// Records of each batch in turn to those subtasks that are this one's share: no record goes further than it must.
+    /// Records of each batch in turn to those subtasks that are this one's share: no record goes further than
+    /// it must.
     Rescale,
     /// Every record to the first subtask.
     Global,
@@ -125,7 +130,8 @@ pub struct Node {
     pub chaining: bool,
     /// It shares no task with what is in front of it.
     pub starts_chain: bool,
-    /// How long what it emits may wait for more, in place of the job's setting; `Some(None)`: until a batch is full.
+    /// How long what it emits may wait for more, in place of the job's setting; `Some(None)`: until a batch
+    /// is full.
     pub buffer_timeout: Option<Option<Duration>>,
     /// It belongs to the source in front of it and shares its task in any case, also where chaining is off or
     /// where others read from the source too: it is told of the source's splits.

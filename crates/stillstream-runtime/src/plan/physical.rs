@@ -22,7 +22,8 @@ pub(crate) enum Delivery {
     Partition(SplitterFactory),
 }
 
-/// Which workers run the subtasks of a task: one after another from `first` on, and behind the last worker the first one again.
+/// Which workers run the subtasks of a task: one after another from `first` on, and behind the last worker
+/// the first one again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Placement {
     pub first: u32,

@@ -69,7 +69,7 @@ fn states(operator: &ChainedOperator, parallelism: u32, clock: &Arc<dyn Clock>) 
 fn snapshot(body: &NodeBody, context: &mut OpenContext) -> Result<Option<AsyncSnapshot>> {
     let (id, form) = (CheckpointId(1), SnapshotForm::Savepoint(SavepointFormat::Canonical));
     match body {
-        NodeBody::Source(factory) => {
+        NodeBody::Source(factory) | NodeBody::SplitSource(factory, _) => {
             let mut source = factory()?;
             source.open(context)?;
             source.snapshot(id, form)

@@ -26,6 +26,7 @@ fn metadata(subtasks: BTreeMap<SubtaskIndex, OperatorSubtaskState>, parallelism:
             parallelism,
             max_parallelism: 128,
             subtasks,
+            enumerator: None,
         }],
     }
 }

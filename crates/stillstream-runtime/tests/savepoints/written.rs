@@ -123,6 +123,7 @@ pub fn write(path: &Path, factory: &impl BackendFactory, form: SavepointFormat) 
             parallelism: PARALLELISM,
             max_parallelism: all_groups().max_parallelism(),
             subtasks: (0..PARALLELISM).map(subtask).collect::<Result<_, _>>()?,
+            enumerator: None,
         }],
     };
     fs::write(path.join(METADATA_FILE), encode(&metadata, Anchor::Directory)).unwrap();

@@ -42,8 +42,9 @@ pub fn lists_are_kept_by_key(factory: &impl BackendFactory) {
         assert_eq!(state.get(&at(&1u64))?, ["d"]);
         state.update(&at(&1u64), vec![])?;
         state.add_all(&at(&3u64), [])?;
-        state.clear(&at(&2u64))?;
+        assert_eq!(state.take(&at(&2u64))?, ["x"]);
         assert_eq!(state.get(&at(&2u64))?, Vec::<String>::new());
+        assert_eq!(state.take(&at(&2u64))?, Vec::<String>::new());
         assert_eq!(backend.state_sizes()[0].entries, 0, "an empty list is no list");
         Ok(())
     });
@@ -68,9 +69,11 @@ pub fn maps_are_kept_by_key(factory: &impl BackendFactory) {
         keys.sort();
         assert_eq!(keys, ["a", "b"]);
         assert_eq!(state.values(&at(&2u64))?, [9]);
-        state.remove(&at(&1u64), &"nothing".into())?;
-        state.remove(&at(&1u64), &"a".into())?;
-        state.remove(&at(&1u64), &"b".into())?;
+        assert_eq!(state.remove(&at(&1u64), &"nothing".into())?, None);
+        assert!(state.remove(&at(&1u64), &"a".into())?.is_some());
+        assert_eq!(state.get(&at(&1u64), &"a".into())?, None);
+        state.delete(&at(&1u64), &"b".into())?;
+        state.delete(&at(&1u64), &"nothing".into())?;
         assert!(state.is_empty(&at(&1u64))?);
         state.clear(&at(&2u64))?;
         assert!(state.is_empty(&at(&2u64))?);

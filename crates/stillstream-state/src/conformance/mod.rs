@@ -54,6 +54,7 @@ macro_rules! keyed_backend_conformance {
                 a_state_that_nobody_registers_is_carried_along,
                 an_empty_state_is_remembered_and_no_state_writes_nothing,
                 fields_may_be_added_and_dropped,
+                names_change_and_numbers_widen_and_no_value_is_lost,
                 another_type_is_refused_with_the_state_and_both_types,
                 another_key_type_or_max_parallelism_is_refused,
                 every_damaged_byte_is_refused,

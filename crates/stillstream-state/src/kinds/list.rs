@@ -16,6 +16,12 @@ pub trait ListStore<V> {
     fn update(&self, key: CurrentKey<'_>, values: Vec<V>) -> Result<(), StateError>;
     /// Forgets the list.
     fn clear(&self, key: CurrentKey<'_>) -> Result<(), StateError>;
+    /// Forgets the list, and gives its items.
+    fn take(&self, key: CurrentKey<'_>) -> Result<Vec<V>, StateError> {
+        let items = self.get(key)?;
+        self.clear(key)?;
+        Ok(items)
+    }
 }
 
 /// A list of items per key. An empty list and no list are the same.
@@ -48,6 +54,11 @@ impl<V> ListState<V> {
     /// Puts these items in place of the key's list.
     pub fn update<C: Keyed + ?Sized>(&self, ctx: &C, values: Vec<V>) -> Result<(), StateError> {
         self.0.update(ctx.current_key(), values)
+    }
+
+    /// The key's items, in the order in which they were added; the list is empty afterwards.
+    pub fn take<C: Keyed + ?Sized>(&self, ctx: &C) -> Result<Vec<V>, StateError> {
+        self.0.take(ctx.current_key())
     }
 
     /// Forgets the key's list.

@@ -77,6 +77,15 @@ impl<V> ValueState<V> {
         update_once(&*self.0, ctx.current_key(), init, f)
     }
 
+    /// The key's value, which is forgotten.
+    pub fn take<C: Keyed + ?Sized>(&self, ctx: &C) -> Result<Option<V>, StateError> {
+        let value = self.get(ctx)?;
+        if value.is_some() {
+            self.clear(ctx)?;
+        }
+        Ok(value)
+    }
+
     /// Forgets the key's value.
     pub fn clear<C: Keyed + ?Sized>(&self, ctx: &C) -> Result<(), StateError> {
         self.0.clear(ctx.current_key())

@@ -192,6 +192,7 @@ fn began_out(began: &JobStart) -> proto::Began {
         from: began.from.as_ref().map(from),
         fell_back_to: began.fell_back_to.map(|id| id.0),
         left_behind: began.left_behind.iter().map(|id| id.0.to_vec()).collect(),
+        dropped_fields: began.dropped_fields.clone(),
     }
 }
 
@@ -210,6 +211,7 @@ fn began_in(began: proto::Began, reader: &Reader<'_>) -> Result<JobStart, Storag
         from: began.from.map(from).transpose()?,
         fell_back_to: began.fell_back_to.map(CheckpointId),
         left_behind: left_behind.collect::<Result<_, StorageError>>()?,
+        dropped_fields: began.dropped_fields,
     })
 }
 

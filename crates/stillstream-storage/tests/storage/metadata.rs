@@ -1,7 +1,9 @@
 //! `_metadata` stays readable, and damage of any kind is named.
 
 use stillstream_storage::StorageError;
-use stillstream_storage::conformance::{sample_incremental_metadata, sample_metadata};
+use stillstream_storage::conformance::{
+    sample_enumerator_metadata, sample_incremental_metadata, sample_metadata,
+};
 use stillstream_storage::metadata::{Anchor, decode, encode};
 use stillstream_types::{CheckpointKind, CheckpointMetadata, JobId, StreamHandle};
 
@@ -20,6 +22,26 @@ fn sample_with_shared_files() -> CheckpointMetadata {
     };
     let streams = [file("12-0-3-000012-00000000000000ff-4"), file("17-0-3-000019-00000000000000ff-9")];
     sample_incremental_metadata(17, JobId::from_name("flights"), &streams)
+}
+
+fn sample_with_enumerators() -> CheckpointMetadata {
+    let file =
+        StreamHandle::File { path: "shared/17-0-3-000019-00ff-9".into(), len: 7_000, crc32c: 0xabad_cafe };
+    sample_enumerator_metadata(17, JobId::from_name("flights"), &[file])
+}
+
+#[test]
+fn version_3_stays_readable_and_is_written_for_states_of_enumerators() {
+    let golden = include_bytes!("golden/metadata-v3.bin");
+    let (metadata, anchor) = decode("golden", golden).unwrap();
+    assert_eq!((&metadata, anchor), (&sample_with_enumerators(), Anchor::Parent));
+    assert_eq!(
+        encode(&sample_with_enumerators(), Anchor::Parent),
+        golden,
+        "a changed format needs a new version and a new golden file"
+    );
+    // a release that does not know the field would deal out all splits again
+    assert_eq!(golden[8..12], 3u32.to_le_bytes());
 }
 
 #[test]
@@ -92,12 +114,12 @@ fn every_cut_and_every_appended_byte_is_found() {
 #[test]
 fn a_version_from_the_future_is_called_so() {
     let mut bytes = encode(&sample(), Anchor::Parent);
-    bytes[8] = 3;
+    bytes[8] = 4;
     let at = bytes.len() - 4;
     let sum = crc32c::crc32c(&bytes[..at]);
     bytes[at..].copy_from_slice(&sum.to_le_bytes());
     let error = decode("m", &bytes).unwrap_err().to_string();
-    assert!(error.contains("newer release") && error.contains("found 3"), "{error}");
+    assert!(error.contains("newer release") && error.contains("found 4"), "{error}");
 }
 
 #[test]

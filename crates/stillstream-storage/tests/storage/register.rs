@@ -697,6 +697,7 @@ fn a_register_knows_how_the_life_of_its_job_began() {
         from: Some(StartedFrom { location: "/savepoints/a".into(), snapshot, claimed: true }),
         fell_back_to: Some(CheckpointId(3)),
         left_behind: vec![OperatorId::from_uid("gone"), OperatorId::from_uid("too")],
+        dropped_fields: vec!["field `a` (u8) of `B`".into()],
     };
     let mut lease = place.job().claim("flights").unwrap();
     lease.update(|record| record.began = Some(Box::new(began.clone()))).unwrap();

@@ -230,6 +230,7 @@ impl StreamExecutionEnvironment {
     /// | `--claim-mode NO_CLAIM` or `CLAIM` | `execution.state-recovery.claim-mode` |
     /// | `--from-checkpoint N` | `stillstream.checkpoint.fall-back-to` |
     /// | `--allow-non-restored-state` | `execution.state-recovery.ignore-unclaimed-state` |
+    /// | `--allow-dropped-fields` | `stillstream.checkpoint.allow-dropped-fields` |
     /// | `--start-fresh` | `stillstream.checkpoint.start-fresh` |
     ///
     /// The first argument may be `run`, which changes nothing, or `plan`: then [`execute`](Self::execute)
@@ -335,6 +336,7 @@ mod tests {
             "--from",
             "/s",
             "--allow-non-restored-state",
+            "--allow-dropped-fields",
             "--claim-mode",
             "claim",
             "--from-checkpoint=17",
@@ -350,6 +352,7 @@ mod tests {
         assert_eq!(config.get(o::CHECKPOINTING_INTERVAL), Some(Duration::from_millis(200)));
         assert_eq!(config.get(o::RECOVERY_PATH).as_deref(), Some("/s"));
         assert!(config.get(o::RECOVERY_IGNORE_UNCLAIMED_STATE) && config.get(o::START_FRESH));
+        assert!(config.get(o::ALLOW_DROPPED_FIELDS));
         assert_eq!(config.get(o::RECOVERY_CLAIM_MODE).as_str(), "CLAIM");
         assert_eq!(config.get(o::FALL_BACK_TO), 17);
         assert_eq!(config.get(o::CHECKPOINT_STORAGE).map(|s| s.as_str()), Some("jobmanager"));

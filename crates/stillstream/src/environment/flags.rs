@@ -126,6 +126,11 @@ pub(super) const ALL: &[Flag] = &[
         "17",
         "goes on from this older checkpoint; output after it may appear twice",
     ),
+    switch(
+        "--allow-dropped-fields",
+        o::ALLOW_DROPPED_FIELDS,
+        "loses what fields hold that the program's types no longer have",
+    ),
     switch("--start-fresh", o::START_FRESH, "starts empty although the job has checkpoints"),
     Flag {
         name: "--config",

@@ -183,6 +183,15 @@ impl StreamExecutionEnvironment {
         self.config.set(o::RECOVERY_IGNORE_UNCLAIMED_STATE, true);
         self
     }
+
+    /// Lets go what fields hold that are in the checkpoint and that the program's types no longer have. Without it a start that would
+    /// lose them is refused, for a field may only have been renamed without an `alias`.
+    ///
+    /// Key `stillstream.checkpoint.allow-dropped-fields`.
+    pub fn allow_dropped_fields(&mut self) -> &mut Self {
+        self.config.set(o::ALLOW_DROPPED_FIELDS, true);
+        self
+    }
 }
 
 /// Settings of how the job runs.
@@ -325,6 +334,7 @@ mod tests {
                 .start_fresh()
                 .restore_from("/s")
                 .allow_non_restored_state()
+                .allow_dropped_fields()
                 .set_parallelism(8)
                 .set_max_parallelism(64)
                 .set_records_in_flight(9)
@@ -339,7 +349,12 @@ mod tests {
              tolerable_failed_checkpoints: 5, num_retained: 6, retention: RetainOnCancellation, incremental: true }"
         );
         assert_eq!(format!("{:?}", settings.restart), "Some(FixedDelay { attempts: 2147483647, delay: 7s })");
-        assert!(settings.start_fresh && settings.allow_non_restored_state && !settings.chaining);
+        assert!(
+            settings.start_fresh
+                && settings.allow_non_restored_state
+                && settings.allow_dropped_fields
+                && !settings.chaining
+        );
         assert_eq!(settings.from_snapshot.as_deref(), Some("/s"));
         assert_eq!((settings.parallelism, settings.records_in_flight), (8, 9));
         assert_eq!(settings.cancellation_timeout, Duration::from_secs(10));

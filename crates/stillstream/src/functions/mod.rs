@@ -11,6 +11,7 @@
 mod broadcast_process;
 mod co_process;
 mod context;
+mod each_key;
 mod expiring;
 mod keyed_process;
 mod plain_process;
@@ -21,6 +22,7 @@ mod states;
 pub use broadcast_process::{BroadcastContext, BroadcastProcess};
 pub use co_process::{CoContext, CoProcess, CoStates};
 pub use context::{KeyedContext, TimerAccess};
+pub use each_key::EachKey;
 pub use expiring::ExpiringStates;
 pub use keyed_process::{Context, KeyedProcess, States};
 pub use plain_process::ProcessContext;

@@ -1,4 +1,5 @@
-//! [`Process`] and [`ConnectedProcess`]: functions without keys, with operator state and timers of processing time.
+//! [`Process`] and [`ConnectedProcess`]: functions without keys, with operator state and timers of processing
+//! time.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +10,8 @@ use stillstream_types::{Result, Timestamp};
 
 use super::{ProcessContext, RuntimeContext};
 
-/// Makes the states of a function without keys. They belong to the subtask, and are dealt out anew when the parallelism changes.
+/// Makes the states of a function without keys. They belong to the subtask, and are dealt out anew when the
+/// parallelism changes.
 pub struct OperatorStates<'a> {
     pub(crate) backend: &'a mut OperatorStateBackend,
     pub(crate) runtime: RuntimeContext,
@@ -25,13 +27,14 @@ impl OperatorStates<'_> {
     /// A list of items of this subtask, which are dealt out evenly on restore.
     ///
     /// # Errors
-    /// If the name is taken by a state of another kind or type, or if what was restored under it cannot be read.
+    /// If the name is taken by a state of another kind or type, or if what was restored under it cannot be
+    /// read.
     pub fn list<T: Data>(&mut self, name: &str) -> Result<OperatorListState<T>> {
         self.backend.list(name).map_err(StateError::into_error)
     }
 
-    /// A list of which every subtask gets all items on restore. It must then keep its own part and drop the rest, or the state grows
-    /// with every restore.
+    /// A list of which every subtask gets all items on restore. It must then keep its own part and drop the
+    /// rest, or the state grows with every restore.
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -79,8 +82,8 @@ impl<O> DerefMut for TimedContext<'_, O> {
 }
 
 impl<O> TimedContext<'_, O> {
-    /// Calls `on_timer` when the clock reaches `at`; at once after a restore if that moment has passed meanwhile. A timer that is set
-    /// twice for the same time fires once.
+    /// Calls `on_timer` when the clock reaches `at`; at once after a restore if that moment has passed
+    /// meanwhile. A timer that is set twice for the same time fires once.
     pub fn on_processing_time(&mut self, at: Timestamp) {
         self.timers.insert(at.as_millis());
     }
@@ -91,10 +94,11 @@ impl<O> TimedContext<'_, O> {
     }
 }
 
-/// A function over a stream without keys, with operator state and timers of processing time. Flink's `ProcessFunction`; its timers
-/// are part of each checkpoint, as those of keyed functions are.
+/// A function over a stream without keys, with operator state and timers of processing time. Flink's
+/// `ProcessFunction`; its timers are part of each checkpoint, as those of keyed functions are.
 ///
-/// It is made by the closure that [`process_with`](crate::DataStream::process_with) is given, which makes its states.
+/// It is made by the closure that [`process_with`](crate::DataStream::process_with) is given, which makes its
+/// states.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -150,8 +154,9 @@ pub trait Process: Sized + 'static {
         Ok(())
     }
 
-    /// Called once when all input is through and the last checkpoint is complete: the place to say good-bye to others. A function
-    /// whose job fails or is cancelled is only dropped, so what must happen in any case belongs into `Drop`.
+    /// Called once when all input is through and the last checkpoint is complete: the place to say good-bye
+    /// to others. A function whose job fails or is cancelled is only dropped, so what must happen in any case
+    /// belongs into `Drop`.
     ///
     /// # Errors
     /// As [`process`](Self::process).
@@ -160,8 +165,9 @@ pub trait Process: Sized + 'static {
     }
 }
 
-/// A function over two streams without keys: two that are [connected](crate::DataStream::connect), or one and one that is
-/// [broadcast](crate::DataStream::connect_broadcast). Flink's `CoProcessFunction` and `BroadcastProcessFunction`.
+/// A function over two streams without keys: two that are [connected](crate::DataStream::connect), or one and
+/// one that is [broadcast](crate::DataStream::connect_broadcast). Flink's `CoProcessFunction` and
+/// `BroadcastProcessFunction`.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -185,7 +191,8 @@ pub trait Process: Sized + 'static {
 /// }
 ///
 /// let mut driver = ConnectedDriver::new(|numbers: &DataStream<u64>, limits: &DataStream<u64>| {
-///     numbers.connect_broadcast(limits).process_with(|states| Ok(Limit { limit: states.broadcast("limit")? }))
+///     let both = numbers.connect_broadcast(limits);
+///     both.process_with(|states| Ok(Limit { limit: states.broadcast("limit")? }))
 /// });
 /// driver.record1(7)?;
 /// driver.record2(5)?;
@@ -208,8 +215,8 @@ pub trait ConnectedProcess: Sized + 'static {
     /// An error fails the job, which then restarts by its restart strategy.
     fn process1(&mut self, record: Self::In1, ctx: &mut TimedContext<'_, Self::Out>) -> Result<()>;
 
-    /// Called for each record of the second stream. If that one is broadcast, every subtask is called for each of its records, and must
-    /// change broadcast state in the same way.
+    /// Called for each record of the second stream. If that one is broadcast, every subtask is called for
+    /// each of its records, and must change broadcast state in the same way.
     ///
     /// # Errors
     /// As [`process1`](Self::process1).

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stillstream_runtime::OpenContext;
 use stillstream_runtime::metrics::Counters;
 
-/// Where a function runs: its operator, which parallel instance it is, and counters of its own. Flink's `RuntimeContext`.
+/// Where a function runs: its operator, which parallel instance it is, and counters of its own. Flink's
+/// `RuntimeContext`.
 ///
 /// Every function gets it when it is opened, from what it makes its states with.
 ///
@@ -66,6 +67,12 @@ impl RuntimeContext {
         }
     }
 
+    /// Of a function that does not run.
+    pub(crate) fn nowhere() -> Self {
+        let (name, counters) = ("window".into(), Arc::default());
+        Self { name, subtask: 0, parallelism: 1, max_parallelism: 1, attempt: 0, counters }
+    }
+
     /// The operator's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -92,8 +99,8 @@ impl RuntimeContext {
     }
 
     /// A counter of the job, over all subtasks and attempts: it is shown as `<operator name>.<name>` among
-    /// [the result's counters](crate::JobResult::counters) and [the running job's](crate::JobMetrics). It counts what was done, so
-    /// records that are processed again after a failure count again.
+    /// [the result's counters](crate::JobResult::counters) and [the running job's](crate::JobMetrics). It
+    /// counts what was done, so records that are processed again after a failure count again.
     pub fn counter(&self, name: &str) -> Counter {
         Counter(self.counters.handle(&format!("{}.{name}", self.name)))
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::watermark::millis_of;
 
-/// How much later than another moment, or earlier: a duration with a sign. A [`Duration`] is one that is not negative.
+/// How much later than another moment, or earlier: a duration with a sign. A [`Duration`] is one that is not
+/// negative.
 ///
 /// ```
 /// use stillstream::prelude::*;
@@ -42,7 +43,8 @@ pub fn after(later: Duration) -> TimeOffset {
     later.into()
 }
 
-/// How far the second record's event time may be from the first one's: both bounds belong to it, in milliseconds.
+/// How far the second record's event time may be from the first one's: both bounds belong to it, in
+/// milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Interval {
     pub lower: i64,

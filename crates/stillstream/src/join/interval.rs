@@ -21,26 +21,33 @@ use crate::side_output::{OutputTag, SideCollectors, Sides};
 use crate::window::EventClock;
 
 impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
-    /// Pairs each record with the records of `other` that have the same key and an event time that lies within `bounds` of its
-    /// own: `time + lower <= other time <= time + upper`. Flink's `intervalJoin`, with `between` and the exclusive bounds as one
-    /// range.
+    /// Pairs each record with the records of `other` that have the same key and an event time that lies
+    /// within `bounds` of its own: `time + lower <= other time <= time + upper`. Flink's `intervalJoin`, with
+    /// `between` and the exclusive bounds as one range.
     ///
-    /// A bound is a [`Duration`](std::time::Duration), or [`before`](super::before) and [`after`](super::after) of one, so that it
-    /// can be negative. A pair has the later one of both event times. Each record is kept until the watermark says that it can find
-    /// no partner any more, and no longer.
+    /// A bound is a [`Duration`](std::time::Duration), or [`before`](super::before) and
+    /// [`after`](super::after) of one, so that it can be negative. A pair has the later one of both event
+    /// times. Each record is kept until the watermark says that it can find no partner any more, and no
+    /// longer.
     ///
-    /// A record whose time is before the watermark is late: it finds no partner, is counted as `<operator name>.late`, and goes
-    /// into a side output if [`interval`](Self::interval) names one.
+    /// A record whose time is before the watermark is late: it finds no partner, is counted as
+    /// `<operator name>.late`, and goes into a side output if [`interval`](Self::interval) names one.
     ///
     /// ```
     /// use stillstream::prelude::*;
     /// use stillstream::testing::ConnectedDriver;
     ///
     /// /// Orders with what was shipped for them within four hours.
-    /// fn shipped(orders: &DataStream<(u64, String)>, shipments: &DataStream<(u64, u32)>) -> DataStream<(String, u32)> {
-    ///     let (orders, shipments) = (orders.key_by(|order| order.0), shipments.key_by(|shipment| shipment.0));
+    /// fn shipped(
+    ///     orders: &DataStream<(u64, String)>,
+    ///     shipments: &DataStream<(u64, u32)>,
+    /// ) -> DataStream<(String, u32)> {
+    ///     let orders = orders.key_by(|order| order.0);
+    ///     let shipments = shipments.key_by(|shipment| shipment.0);
     ///     orders
-    ///         .interval_join(&shipments, Duration::ZERO..=hours(4), |order, shipment| (order.1.clone(), shipment.1))
+    ///         .interval_join(&shipments, Duration::ZERO..=hours(4), |order, shipment| {
+    ///             (order.1.clone(), shipment.1)
+    ///         })
     ///         .uid("shipped")
     /// }
     ///
@@ -67,15 +74,18 @@ impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
         self.interval(other, bounds).join(f)
     }
 
-    /// [`interval_join`](Self::interval_join) with more to say: where late records go, and a function that sees the event times and
-    /// has side outputs.
+    /// [`interval_join`](Self::interval_join) with more to say: where late records go, and a function that
+    /// sees the event times and has side outputs.
     ///
     /// ```
     /// use stillstream::prelude::*;
     /// const LATE: OutputTag<(u64, u32)> = OutputTag::new("late shipments");
     ///
     /// /// How long it took to ship each order.
-    /// fn delays(orders: &DataStream<(u64, String)>, shipments: &DataStream<(u64, u32)>) -> DataStream<(String, Duration)> {
+    /// fn delays(
+    ///     orders: &DataStream<(u64, String)>,
+    ///     shipments: &DataStream<(u64, u32)>,
+    /// ) -> DataStream<(String, Duration)> {
     ///     orders
     ///         .key_by(|order| order.0)
     ///         .interval(&shipments.key_by(|shipment| shipment.0), before(minutes(5))..=after(hours(4)))
@@ -148,8 +158,8 @@ impl<T: Data, U: Data, S1: KeySelector<T>, S2: KeySelector<U, Key = S1::Key>> In
         })
     }
 
-    /// Calls `f` for each pair, with the event times of both and the outputs; Flink's `ProcessJoinFunction`. An error fails the
-    /// job, which then restarts by its restart strategy.
+    /// Calls `f` for each pair, with the event times of both and the outputs; Flink's `ProcessJoinFunction`.
+    /// An error fails the job, which then restarts by its restart strategy.
     pub fn process<R: Data>(
         self,
         f: impl Fn(&T, &U, &mut IntervalJoinContext<'_, R>) -> Result<()> + Send + Sync + 'static,
@@ -393,8 +403,8 @@ where
     /// Records of either side that are needed until now.
     fn timer(&mut self, at: Timestamp, ctx: &mut KeyedContext<'_, S1::Key, R>) -> Result<()> {
         let at = at.as_millis();
-        self.first.records.remove(ctx, &self.interval.first_of(at)).map_err(StateError::into_error)?;
-        self.second.records.remove(ctx, &self.interval.second_of(at)).map_err(StateError::into_error)
+        self.first.records.delete(ctx, &self.interval.first_of(at)).map_err(StateError::into_error)?;
+        self.second.records.delete(ctx, &self.interval.second_of(at)).map_err(StateError::into_error)
     }
 
     fn save(&self) -> Result<()> {

@@ -6,7 +6,8 @@
 //! | [`KeyedStream::join`](crate::KeyedStream::join) | records of the same window, inner and outer, or both sides of it as lists (a co-group) |
 //! | [`CoProcess`](crate::CoProcess) | whatever a function with state makes of both |
 //!
-//! Both keep records only as long as they can find a partner: an interval join by its bounds, a window join by its windows.
+//! Both keep records only as long as they can find a partner: an interval join by its bounds, a window join
+//! by its windows.
 
 mod bounds;
 mod interval;

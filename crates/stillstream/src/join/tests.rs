@@ -188,7 +188,8 @@ fn interval_joins_find_exactly_the_pairs_of_a_nested_loop_over_restores() {
 /// The key of a row.
 type FirstField = stillstream_runtime::exchange::OwnedKey<fn(&Row) -> u64>;
 
-/// What a kind of join makes of rows 1 and 2 of the first stream and 3 and 4 of the second, where only 1 and 3 have a partner.
+/// What a kind of join makes of rows 1 and 2 of the first stream and 3 and 4 of the second, where only 1 and
+/// 3 have a partner.
 fn joined<R: Data + Ord>(
     end: impl FnOnce(WindowJoin<Row, Row, FirstField, FirstField>) -> DataStream<R>,
 ) -> Vec<R> {

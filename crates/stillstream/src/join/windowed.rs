@@ -17,19 +17,23 @@ use crate::window::{
 };
 
 impl<T: Data, S: KeySelector<T>> KeyedStream<T, S> {
-    /// Joins the stream with one of the same key, window by window. What follows says how: [`inner`](WindowJoin::inner),
-    /// [`left_outer`](WindowJoin::left_outer), [`right_outer`](WindowJoin::right_outer), [`full_outer`](WindowJoin::full_outer), or
+    /// Joins the stream with one of the same key, window by window. What follows says how:
+    /// [`inner`](WindowJoin::inner), [`left_outer`](WindowJoin::left_outer),
+    /// [`right_outer`](WindowJoin::right_outer), [`full_outer`](WindowJoin::full_outer), or
     /// [`co_group`](WindowJoin::co_group) for both sides as lists.
     ///
-    /// Any windows will do, with triggers, evictors and allowed lateness, as [`window`](Self::window) has them. All records of a
-    /// window are kept until it is forgotten.
+    /// Any windows will do, with triggers, evictors and allowed lateness, as [`window`](Self::window) has
+    /// them. All records of a window are kept until it is forgotten.
     ///
     /// ```
     /// use stillstream::prelude::*;
     /// use stillstream::testing::ConnectedDriver;
     ///
     /// /// The clicks of each user in the ten minutes of each purchase.
-    /// fn led_to(clicks: &DataStream<(u64, String)>, purchases: &DataStream<(u64, u32)>) -> DataStream<(String, u32)> {
+    /// fn led_to(
+    ///     clicks: &DataStream<(u64, String)>,
+    ///     purchases: &DataStream<(u64, u32)>,
+    /// ) -> DataStream<(String, u32)> {
     ///     clicks
     ///         .key_by(|click| click.0)
     ///         .join(&purchases.key_by(|purchase| purchase.0))
@@ -66,14 +70,15 @@ pub struct Joined<T, U, S1, S2> {
 }
 
 impl<T: Data, U: Data, S1: KeySelector<T>, S2: KeySelector<U, Key = S1::Key>> Joined<T, U, S1, S2> {
-    /// Groups the records of both streams into windows; see [`KeyedStream::window`]. What looks at a record, such as the gap of a
-    /// session, is given [`Either`].
+    /// Groups the records of both streams into windows; see [`KeyedStream::window`]. What looks at a record,
+    /// such as the gap of a session, is given [`Either`].
     pub fn window(&self, assigner: impl WindowAssigner<Either<T, U>>) -> WindowJoin<T, U, S1, S2> {
         WindowJoin { windows: self.both.window(assigner) }
     }
 }
 
-/// Two streams in windows; `Tr` says when they fire. A pair has the event time of the last moment of its window.
+/// Two streams in windows; `Tr` says when they fire. A pair has the event time of the last moment of its
+/// window.
 pub struct WindowJoin<T, U, S1, S2, Tr = DefaultTrigger> {
     windows: WindowedStream<Either<T, U>, BothKeys<S1, S2>, Tr>,
 }
@@ -87,12 +92,14 @@ impl<T, U, S1, S2, Tr> fmt::Debug for WindowJoin<T, U, S1, S2, Tr> {
 /// The ways to end a join, for windows with and without an evictor.
 macro_rules! joins {
     () => {
-        /// Emits what `f` makes of each pair of records of one key and window. A record without a partner is dropped.
+        /// Emits what `f` makes of each pair of records of one key and window. A record without a partner is
+        /// dropped.
         pub fn inner<R: Data>(self, f: impl Fn(&T, &U) -> R + Send + Sync + 'static) -> DataStream<R> {
             self.pairs(move |first, second| first.zip(second).map(|(first, second)| f(first, second)))
         }
 
-        /// Emits what `f` makes of each pair, and of each record of the first stream that has no partner in its window.
+        /// Emits what `f` makes of each pair, and of each record of the first stream that has no partner in
+        /// its window.
         pub fn left_outer<R: Data>(
             self,
             f: impl Fn(&T, Option<&U>) -> R + Send + Sync + 'static,
@@ -100,7 +107,8 @@ macro_rules! joins {
             self.pairs(move |first, second| first.map(|first| f(first, second)))
         }
 
-        /// Emits what `f` makes of each pair, and of each record of the second stream that has no partner in its window.
+        /// Emits what `f` makes of each pair, and of each record of the second stream that has no partner in
+        /// its window.
         pub fn right_outer<R: Data>(
             self,
             f: impl Fn(Option<&T>, &U) -> R + Send + Sync + 'static,
@@ -108,8 +116,8 @@ macro_rules! joins {
             self.pairs(move |first, second| second.map(|second| f(first, second)))
         }
 
-        /// Emits what `f` makes of each pair, and of each record of either stream that has no partner in its window: one of both is
-        /// always there.
+        /// Emits what `f` makes of each pair, and of each record of either stream that has no partner in its
+        /// window: one of both is always there.
         pub fn full_outer<R: Data>(
             self,
             f: impl Fn(Option<&T>, Option<&U>) -> R + Send + Sync + 'static,
@@ -139,14 +147,15 @@ macro_rules! joins {
             joined.name("window_join")
         }
 
-        /// Calls `f` with the records of both streams, in order, for each key and window that has records of at least one of them.
-        /// Flink's `coGroup`.
+        /// Calls `f` with the records of both streams, in order, for each key and window that has records of
+        /// at least one of them. Flink's `coGroup`.
         ///
         /// ```
         /// use stillstream::prelude::*;
         ///
         /// /// Stock that was counted less what was sold, for each hour.
-        /// fn left(counted: &DataStream<(u64, i64)>, sold: &DataStream<(u64, i64)>) -> DataStream<(u64, i64)> {
+        /// type Row = (u64, i64);
+        /// fn left(counted: &DataStream<Row>, sold: &DataStream<Row>) -> DataStream<Row> {
         ///     counted
         ///         .key_by(|row| row.0)
         ///         .join(&sold.key_by(|row| row.0))
@@ -193,18 +202,20 @@ where
         EvictingWindowJoin { windows: self.windows.evictor(evictor) }
     }
 
-    /// Keeps each window for this long after it has fired; see [`WindowedStream::allowed_lateness`]. All pairs of the window come
-    /// again when it fires again.
+    /// Keeps each window for this long after it has fired; see [`WindowedStream::allowed_lateness`]. All
+    /// pairs of the window come again when it fires again.
     pub fn allowed_lateness(self, lateness: Duration) -> Self {
         Self { windows: self.windows.allowed_lateness(lateness) }
     }
 
-    /// Sends records of either stream that come too late into a side output; see [`WindowedStream::late_output`].
+    /// Sends records of either stream that come too late into a side output; see
+    /// [`WindowedStream::late_output`].
     pub fn late_output(self, tag: &OutputTag<Either<T, U>>) -> Self {
         Self { windows: self.windows.late_output(tag) }
     }
 
-    /// The windows as those of one stream: for a [`ProcessWindow`](crate::window::ProcessWindow) with state, or an aggregate.
+    /// The windows as those of one stream: for a [`ProcessWindow`](crate::window::ProcessWindow) with state,
+    /// or an aggregate.
     pub fn as_windows(self) -> WindowedStream<Either<T, U>, BothKeys<S1, S2>, Tr> {
         self.windows
     }

@@ -1,5 +1,5 @@
-//! The operator under [`DataStream::async_map`](crate::DataStream::async_map): records that wait for answers, in the order in which
-//! they came, with the watermarks between them.
+//! The operator under [`DataStream::async_map`](crate::DataStream::async_map): records that wait for answers,
+//! in the order in which they came, with the watermarks between them.
 
 use std::collections::VecDeque;
 
@@ -11,8 +11,9 @@ use stillstream_types::{
 };
 
 use super::keyed_state::open_operator_state;
-use crate::async_io::AsyncSettings;
+use crate::async_io::{Ask, AsyncSettings};
 use crate::collector::Collector;
+use crate::functions::RuntimeContext;
 
 /// While the end of the input is held back, the operator looks again after this, whether it is woken or not.
 const LOOK_AGAIN_MS: i64 = 1_000;
@@ -40,6 +41,8 @@ enum Entry<T, U> {
 
 /// What exists once the operator is open.
 struct Opened<T, U> {
+    /// `None` where nothing will run.
+    ask: Option<Ask<T, U>>,
     requests: Requests<Vec<U>>,
     /// The records under way, as of the last snapshot.
     saved: OperatorListState<(T, Option<i64>)>,
@@ -53,7 +56,8 @@ pub(crate) struct AsyncOperator<T, U> {
     opened: Option<Opened<T, U>>,
     /// Records that have been taken and not been asked for yet.
     waiting: VecDeque<(T, Option<i64>)>,
-    /// Records that have been asked for, and what came between them. Numbers are given in a row: `first` is that of the front.
+    /// Records that have been asked for, and what came between them. Numbers are given in a row: `first` is
+    /// that of the front.
     queue: VecDeque<Entry<T, U>>,
     first: u64,
     /// Numbers of what is no record: no answer passes it.
@@ -182,9 +186,9 @@ impl<T: Data, U: Data> AsyncOperator<T, U> {
         while self.held < self.settings.capacity {
             let Some((record, time)) = self.waiting.pop_front() else { break };
             let opened = self.opened.as_mut().ok_or_else(not_open)?;
-            let (ask, asked_for) = (self.settings.ask.clone(), record.clone());
+            let (ask, asked_for) = (opened.ask.clone().ok_or_else(not_open)?, record.clone());
             let number = self.first + self.queue.len() as u64;
-            opened.requests.start(number, move || ask(asked_for.clone()));
+            opened.requests.start(number, move || ask(asked_for.clone()))?;
             self.queue.push_back(Entry::UnderWay(record, time));
             self.held += 1;
         }
@@ -203,13 +207,18 @@ impl<T: Data, U: Data> Operator for AsyncOperator<T, U> {
     fn open(&mut self, context: &mut OpenContext) -> Result<()> {
         let mut backend = open_operator_state(context)?;
         let saved = backend.list::<(T, Option<i64>)>("under-way").map_err(StateError::into_error)?;
-        let mut requests = Requests::new(context.waker.clone())?;
+        let mut requests = Requests::new(context.waker.clone());
         (requests.timeout, requests.delays) = (self.settings.timeout, self.settings.delays);
         requests.retryable = self.settings.retryable.clone();
-        if !context.dry {
-            self.waiting = saved.get().map_err(StateError::into_error)?.into();
-        }
-        self.opened = Some(Opened { requests, saved, backend, name: context.name.to_string() });
+        let ask = match context.dry {
+            true => None,
+            false => {
+                self.waiting = saved.get().map_err(StateError::into_error)?.into();
+                let runtime = RuntimeContext::of(context);
+                Some(stillstream_runtime::requests::within(|| (self.settings.open)(&runtime))??)
+            }
+        };
+        self.opened = Some(Opened { ask, requests, saved, backend, name: context.name.to_string() });
         if !self.waiting.is_empty() {
             // they are asked for when the operator is scheduled
             context.waker.wake();

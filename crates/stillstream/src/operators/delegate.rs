@@ -1,6 +1,7 @@
 //! Operators around an operator: what they do not change goes to the one inside.
 
-/// The methods of an operator that one around another changes least often, handed on to the field of that name.
+/// The methods of an operator that one around another changes least often, handed on to the field of that
+/// name.
 macro_rules! delegate_rest {
     ($inner:ident) => {
         fn open(&mut self, context: &mut stillstream_runtime::OpenContext) -> stillstream_types::Result<()> {

@@ -252,8 +252,30 @@ impl<T: 'static> WatermarkStrategy<T> {
 }
 
 impl<T: Data> DataStream<T> {
-    /// Gives records their event times, and the stream its watermarks. It may stand anywhere. Watermarks that
-    /// the stream had before end here, the end of the input aside.
+    /// Gives records their event times, where a record comes at most `delay` after another one with a later event time:
+    /// short for [`watermarks`](Self::watermarks) with [`WatermarkStrategy::bounded_out_of_orderness`].
+    ///
+    /// ```
+    /// use stillstream::prelude::*;
+    ///
+    /// #[derive(Clone, Data)]
+    /// struct Flight { scheduled: Timestamp, carrier: String }
+    ///
+    /// fn per_day(flights: &DataStream<Flight>) -> DataStream<(String, u64)> {
+    ///     let flights = flights.event_time(|flight| flight.scheduled, minutes(1));
+    ///     flights.key_by_ref(|flight| &flight.carrier).window(Tumbling::of(days(1))).count()
+    /// }
+    /// ```
+    pub fn event_time(
+        &self,
+        time: impl Fn(&T) -> Timestamp + Send + Sync + 'static,
+        delay: Duration,
+    ) -> DataStream<T> {
+        self.watermarks(WatermarkStrategy::bounded_out_of_orderness(delay).timestamp(time))
+    }
+
+    /// Gives records their event times, and the stream its watermarks. It may stand anywhere. Watermarks that the stream had
+    /// before end here, the end of the input aside.
     ///
     /// Directly on a source each split has a generator of its own, if the source reads its splits side by
     /// side: a slow one holds event time back, and a fast one makes no record of a slow one late. Elsewhere

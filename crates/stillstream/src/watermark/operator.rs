@@ -334,6 +334,14 @@ impl<T: Data> Operator for AssignWatermarks<T> {
                 self.report(false);
             }
             SplitEvent::From(split) => self.from = split as usize,
+            // splits that are told of are idle when they have been read through
+            SplitEvent::Waits(_) if self.told => {}
+            SplitEvent::Waits(false) => self.wake(0, out),
+            SplitEvent::Waits(true) => {
+                self.splits[0].idle = true;
+                let watermark = self.combined.channel(0).watermark;
+                self.update(0, EventTime { watermark, idle: true }, out);
+            }
             SplitEvent::Ended(split) => {
                 if let (Source::Largest(delay), Some(_)) = (&self.strategy.source, self.open.as_ref()) {
                     let delay = *delay;

@@ -82,6 +82,15 @@ pub trait ProcessWindow: Sized + 'static {
         let _ = ctx;
         Ok(())
     }
+
+    /// Called once when all input is through and the last checkpoint is complete. A function whose job fails or
+    /// is cancelled is only dropped, so what must happen in any case belongs into `Drop`.
+    ///
+    /// # Errors
+    /// As [`process`](Self::process).
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Makes a [`ProcessWindow`].
@@ -111,6 +120,10 @@ impl<P: ProcessWindow> Function<P::Key, P::In> for Process<P> {
     fn clear(&self, function: &mut P, ctx: &mut WindowContext<'_, P::Key, P::Out>) -> Result<()> {
         function.clear(ctx)
     }
+
+    fn close(&self, function: &mut P) -> Result<()> {
+        function.close()
+    }
 }
 
 /// Calls a function with what there is, if anything: a window that fires has a record, so its reduced value
@@ -136,6 +149,10 @@ impl<K: Key, In, F: Function<K, In>> Function<K, Option<In>> for OfSome<F> {
 
     fn clear(&self, instance: &mut F::Instance, ctx: &mut WindowContext<'_, K, F::Out>) -> Result<()> {
         self.0.clear(instance, ctx)
+    }
+
+    fn close(&self, instance: &mut F::Instance) -> Result<()> {
+        self.0.close(instance)
     }
 }
 

@@ -10,6 +10,7 @@ use stillstream_state::{
 use stillstream_types::{Error, ErrorKind, KeyGroups, Result};
 
 use super::general::{Function, WindowKey};
+use crate::functions::RuntimeContext;
 
 /// Forgets one state of a key and window.
 pub(crate) type Forget = Box<dyn Fn(CurrentKey<'_>) -> Result<(), StateError>>;
@@ -25,13 +26,12 @@ pub struct WindowStates<'a, K: Key> {
     pub(crate) windows_merge: bool,
     /// State per window has been asked for where windows merge.
     pub(crate) refused: bool,
-    pub(crate) subtask: u32,
-    pub(crate) parallelism: u32,
+    pub(crate) runtime: RuntimeContext,
 }
 
 impl<K: Key> fmt::Debug for WindowStates<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "WindowStates(subtask {} of {})", self.subtask, self.parallelism)
+        write!(f, "WindowStates(subtask {} of {})", self.subtask(), self.parallelism())
     }
 }
 
@@ -50,8 +50,7 @@ pub(crate) fn mistake_where_windows_merge<K: Key, In>(
         forget: &mut Vec::new(),
         windows_merge: true,
         refused: false,
-        subtask: 0,
-        parallelism: 1,
+        runtime: RuntimeContext::nowhere(),
     };
     // any other error of the function is the job's, when it runs
     let _ = function.open(&mut states);
@@ -59,6 +58,11 @@ pub(crate) fn mistake_where_windows_merge<K: Key, In>(
 }
 
 impl<K: Key> WindowStates<'_, K> {
+    /// Where the function runs, and counters of its own.
+    pub fn runtime(&self) -> &RuntimeContext {
+        &self.runtime
+    }
+
     /// States of which each key has one in each window. They are forgotten with the window. Flink's
     /// `windowState()`.
     ///
@@ -81,12 +85,12 @@ impl<K: Key> WindowStates<'_, K> {
 
     /// Which parallel instance this is, from 0.
     pub fn subtask(&self) -> u32 {
-        self.subtask
+        self.runtime.subtask()
     }
 
     /// How many parallel instances there are.
     pub fn parallelism(&self) -> u32 {
-        self.parallelism
+        self.runtime.parallelism()
     }
 }
 

@@ -107,7 +107,7 @@ impl KeyedProcess for Delay {
     fn on_timer(&mut self, at: Timestamp, ctx: &mut Context<Self>) -> Result<()> {
         let at = at.as_millis();
         let n = self.held.get(ctx, &at)?.ok_or_else(|| Error::msg("a timer without its record"))?;
-        self.held.remove(ctx, &at)?;
+        self.held.delete(ctx, &at)?;
         ctx.emit((*ctx.key(), n));
         Ok(())
     }

@@ -27,8 +27,13 @@ fn figures(folder: &Path) {
     let env = environment(folder);
     for name in ["first", "second"] {
         env.from_source("n", Generator::new(3_000, |n| n)).uid("n").rebalance().map(|n| n + 1).discard();
+        // these have one subtask each, in different processes, and read one another
+        let one = env.from_source("one", Generator::new(500, |n| n)).uid("one").set_parallelism(1);
+        let two = env.from_source("two", Generator::new(500, |n| n)).uid("two").set_parallelism(1);
+        let both = two.union(&one).map(|n| n).set_parallelism(1);
+        both.shuffle().map(|n| n).global().map(|n| n).discard();
         let result = env.execute(name).unwrap();
-        assert_eq!((result.records_in, result.records_out), (3_000, 3_000), "{name}: {result}");
+        assert_eq!((result.records_in, result.records_out), (4_000, 4_000), "{name}: {result}");
     }
 }
 

@@ -180,7 +180,7 @@ impl Builder<'_> {
     fn step(&mut self) {
         let Part { stream, totals } = self.take();
         self.steps += 1;
-        let part = match self.random.below(11) {
+        let part = match self.random.below(13) {
             0 => {
                 self.note("map");
                 let totals = totals.with_keys(|key| Some(key * 7 + 1));
@@ -230,6 +230,23 @@ impl Builder<'_> {
                 let union =
                     stream.map(|row| row).union(&stream.rebalance().map(|row| row).disable_chaining());
                 Part { stream: union.map(|row| row), totals: totals.plus(&totals) }
+            }
+            10 => {
+                let ordered = self.random.below(2) == 0;
+                self.note(&format!("ask(ordered {ordered})"));
+                let asked = stream.async_map(|row: Row| async move {
+                    // some are always under way when the job fails
+                    tokio::time::sleep(Duration::from_micros(row.1 % 2_000)).await;
+                    place("map").map(|()| row)
+                });
+                let asked = asked.capacity(1 + self.random.below(100) as usize);
+                let answers = if ordered { asked.ordered() } else { asked.unordered() };
+                Part { stream: answers.uid(self.uid("asked")), totals }
+            }
+            11 => {
+                self.note("shuffle, rescale");
+                let one = stream.shuffle().map(|row| row).set_parallelism(1);
+                Part { stream: one.rescale().map(|row| row), totals }
             }
             _ => {
                 self.note("one, union");

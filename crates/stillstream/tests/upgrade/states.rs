@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use stillstream::prelude::*;
 use stillstream::state::Key;
@@ -27,6 +27,29 @@ mod second {
     pub struct Seen {
         pub last: Option<u64>,
         pub count: u64,
+    }
+}
+
+mod renamed {
+    use stillstream::prelude::*;
+
+    /// `Seen` under another name, with a former name for each field, and wider.
+    #[derive(Clone, Data, Default)]
+    pub struct Digit {
+        #[data(alias = "count")]
+        pub times: Option<i128>,
+        #[data(alias = "name")]
+        pub what: String,
+    }
+}
+
+mod without_alias {
+    use stillstream::prelude::*;
+
+    #[derive(Clone, Data, Default)]
+    pub struct Seen {
+        pub times: u64,
+        pub name: String,
     }
 }
 
@@ -71,7 +94,7 @@ fn a_field_that_is_new_or_gone_is_migrated_and_the_rest_of_the_state_is_there() 
     let from = first(&place);
     let (least, step) = (Arc::new(AtomicU64::new(u64::MAX)), ());
     let seen = least.clone();
-    let env = next(
+    let mut env = next(
         &place,
         &from,
         |n| n % 10,
@@ -82,8 +105,68 @@ fn a_field_that_is_new_or_gone_is_migrated_and_the_rest_of_the_state_is_there() 
             step
         },
     );
+    env.allow_dropped_fields();
     starts(&env, "second").unwrap();
     assert!(least.load(SeqCst) > 50, "a count began anew: {}", least.load(SeqCst));
+}
+
+#[test]
+fn a_type_with_other_names_keeps_its_state() {
+    let place = Place::new();
+    let from = first(&place);
+    let least = Arc::new(AtomicU64::new(u64::MAX));
+    let seen = least.clone();
+    let env = next(
+        &place,
+        &from,
+        |n| n % 10,
+        move |state: &mut renamed::Digit| {
+            let times = state.times.unwrap_or(0) + 1;
+            state.times = Some(times);
+            assert_eq!(state.what, "a digit");
+            seen.fetch_min(times as u64, SeqCst);
+        },
+    );
+    starts(&env, "second").unwrap();
+    assert!(least.load(SeqCst) > 50, "a count began anew: {}", least.load(SeqCst));
+}
+
+#[test]
+fn a_field_that_was_renamed_without_an_alias_is_not_lost_in_silence_and_what_was_allowed_stays_allowed() {
+    let place = Place::new();
+    let from = first(&place);
+    let fails = Arc::new(AtomicBool::new(false));
+    let next = || {
+        let fails = fails.clone();
+        next(
+            &place,
+            &from,
+            |n| n % 10,
+            move |state: &mut without_alias::Seen| {
+                state.times += 1;
+                assert!(!fails.load(SeqCst), "this one fails");
+            },
+        )
+    };
+    has(
+        &refused(&next(), "second"),
+        &[
+            "operator `count`",
+            "state `seen`",
+            "the program's type has no field `count` (u64) of `Seen`",
+            "if it is `times` now, put #[data(alias = \"count\")] on that field",
+            "--allow-dropped-fields",
+        ],
+    );
+    let mut env = next();
+    env.allow_dropped_fields();
+    fails.store(true, SeqCst);
+    assert!(starts(&env, "second").unwrap_err().to_string().contains("this one fails"));
+    // it has no checkpoint of its own yet, so it begins from the same snapshot again
+    fails.store(false, SeqCst);
+    starts(&next(), "second").unwrap();
+    // another job has to be asked
+    has(&refused(&next(), "third"), &["`count` (u64)"]);
 }
 
 #[test]

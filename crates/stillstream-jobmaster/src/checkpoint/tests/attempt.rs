@@ -26,7 +26,11 @@ fn after_a_crash_or_a_failure_an_attempt_begins_from_the_newest_checkpoint_with_
         assert_eq!(bench.coordinator.statistics().counts.restored, 1);
         bench.generation = Generation(4);
         assert_eq!(bench.references_read(&[]), [Command::Storage(StorageCall::ListShared)]);
-        bench.on(Event::AttemptStarted { generation: Generation(4), tasks: tasks() });
+        bench.on(Event::AttemptStarted {
+            generation: Generation(4),
+            tasks: tasks(),
+            enumerators: Default::default(),
+        });
         bench.trigger(18);
     }
 }
@@ -133,11 +137,11 @@ fn the_start_of_an_attempt_that_is_not_the_present_one_is_ignored() {
     let mut bench = Bench::running(every_ten_seconds());
     let old = bench.generation;
     bench.on(Event::AttemptRequested);
-    bench.on(Event::AttemptStarted { generation: old, tasks: tasks() });
+    bench.on(Event::AttemptStarted { generation: old, tasks: tasks(), enumerators: Default::default() });
     let refusal = (5, FailureReason::NotAllRequiredTasksRunning);
     assert_eq!(refused(&bench.request(5, false)), [refusal]);
     bench.register_written();
-    bench.on(Event::AttemptStarted { generation: old, tasks: tasks() });
+    bench.on(Event::AttemptStarted { generation: old, tasks: tasks(), enumerators: Default::default() });
     assert_eq!(refused(&bench.request(5, false)), [refusal]);
 }
 

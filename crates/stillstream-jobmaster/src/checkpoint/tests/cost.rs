@@ -26,7 +26,7 @@ fn time_of_acknowledgements(count: u32, checkpoints: u64) -> Duration {
     bench.register_written();
     bench.references_read(&[]);
     let generation = Generation(1);
-    bench.on(Event::AttemptStarted { generation, tasks: tasks.clone() });
+    bench.on(Event::AttemptStarted { generation, tasks: tasks.clone(), enumerators: Default::default() });
     let (mut commands_of_acks, mut time) = (0, Duration::ZERO);
     for n in 1..=checkpoints {
         assert!(bench.wait(SECOND).contains(&trigger(1, n)));

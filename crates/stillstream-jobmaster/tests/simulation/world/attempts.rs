@@ -4,6 +4,7 @@
 //! Each snapshot has a file of its own, and names its local files as an incremental backend does: those that
 //! a confirmed checkpoint has by the path that they have there, all others newly written.
 
+use super::enumerators::Splits;
 use super::output::Transaction;
 use super::*;
 
@@ -62,11 +63,17 @@ pub struct Attempt {
     prepared: BTreeMap<SubtaskId, Vec<Transaction>>,
     /// The newest barrier that each sink has seen.
     prepared_to: BTreeMap<SubtaskId, CheckpointId>,
+    pub(super) splits: Splits,
 }
 
 impl Attempt {
     fn sinks(&self) -> u32 {
         self.plan.last().copied().unwrap_or(1)
+    }
+
+    /// How many subtasks the source has.
+    pub(super) fn readers(&self) -> u32 {
+        self.plan.first().copied().unwrap_or(1)
     }
 
     fn is_sink(&self, subtask: SubtaskId) -> bool {
@@ -97,8 +104,13 @@ impl World {
         let restored = spec.restored.map(|state| (*state).clone()).unwrap_or_default();
         let (position, pending) = self.content_of(&restored);
         self.output.assert_nothing_lost(position, &pending);
+        let next = enumerators::next_of(restored.enumerators.get(&nodes::operator(0)));
+        let readers = restored.operators.get(&nodes::operator(0)).into_iter().flat_map(|all| all.values());
+        let files = readers.flat_map(|state| &state.incremental).filter_map(|handle| handle.meta.path());
+        let held = self.splits_of(files, next, "an attempt begins");
+        let splits = Splits::restored(next, held, plan.first().copied().unwrap_or(1));
         let mut attempt =
-            Attempt { plan: plan.clone(), restored, began: position, position, ..Attempt::default() };
+            Attempt { plan: plan.clone(), restored, began: position, position, splits, ..Attempt::default() };
         let subtasks: Vec<SubtaskId> = nodes::tasks(&plan).into_iter().map(|task| task.id).collect();
         // what was prepared before is committed by whoever is there now
         let first = SubtaskId::new(plan.len() as u32 - 1, 0);
@@ -186,6 +198,7 @@ impl World {
             attempt.full.extend(full.then_some(checkpoint));
             attempt.held |= stop;
         }
+        self.cut_splits(node, generation, checkpoint);
     }
 
     /// The sources end where they are, and everything that follows from it has been emitted.
@@ -301,7 +314,11 @@ impl World {
             pending = prepared.iter().filter(|t| t.checkpoint <= checkpoint).cloned().collect();
             attempt.prepared_to.insert(subtask, done.max(checkpoint));
         }
-        Some(Content { position, pending })
+        let splits = match subtask.vertex.0 {
+            0 => attempt.splits.at_barrier(checkpoint, subtask.index),
+            _ => BTreeSet::new(),
+        };
+        Some(Content { position, pending, splits })
     }
 
     fn upload(&mut self, checkpoint: CheckpointId, generation: Generation, subtask: SubtaskId) -> String {

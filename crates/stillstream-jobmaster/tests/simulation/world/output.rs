@@ -32,6 +32,8 @@ pub struct Content {
     pub position: u64,
     /// What the sink has prepared and not committed.
     pub pending: Vec<Transaction>,
+    /// The splits that a reader has.
+    pub splits: BTreeSet<u64>,
 }
 
 /// By record, the transaction that committed it.

@@ -72,7 +72,9 @@ impl World {
                     self.bag.push(Action::Snapshot { node: at, generation, checkpoint: id, subtask });
                 }
             }
+            Control::Assign(assignment) => self.assign(at, generation, &assignment),
             Control::Complete { id } => {
+                self.check_splits(id);
                 if let Some(register) = self.register.as_ref().filter(|r| r.generation == generation) {
                     let named = register.completed.iter().any(|c| c.id == id);
                     assert!(named, "{id} is announced, the register has {register:?}");

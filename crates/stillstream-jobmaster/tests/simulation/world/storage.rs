@@ -298,7 +298,12 @@ impl World {
         let plan = plan.unwrap_or_else(|error| panic!("{path} cannot be restored: {error}"));
         let of = |states: Vec<_>| (0..).map(SubtaskIndex).zip(states).collect();
         let operators = plan.operators.into_iter().map(|(id, states)| (id, of(states))).collect();
-        Ok(Some(RestoredState { checkpoint: metadata.id, location: None, operators }))
+        Ok(Some(RestoredState {
+            checkpoint: metadata.id,
+            location: None,
+            operators,
+            enumerators: plan.enumerators,
+        }))
     }
 }
 

@@ -69,7 +69,7 @@ fn a_position_that_retention_has_passed_fails_or_is_jumped_over_as_it_was_told()
     let kafka = Kafka::shared();
     kafka.create_topic("passed", 1).unwrap();
     write(kafka.bootstrap(), "passed", 0, ["a", "b", "c", "d"]);
-    let mut driver = open(texts(&kafka, "passed"));
+    let mut driver = open(texts(&kafka, "passed").property("max.poll.records", "1"));
     assert_eq!(take(&mut driver, 1), ["a"]);
     let state = driver.snapshot().unwrap();
     drop(driver);

@@ -12,7 +12,8 @@ use crate::records::{abort, begin, block_on, commit, connect, send, write};
 
 /// Values `a`, `b` and `c` at offsets 0, 1 and 2, and at 1, 2 and 3 s.
 fn abc(kafka: &Kafka, topic: &str) {
-    kafka.create_topic(topic, 1).unwrap();
+    // retention goes by the time of records
+    kafka.create_topic_with(topic, 1, &[("retention.ms", "-1")]).unwrap();
     let record = |(value, at): (&'static str, i64)| Record::new(topic, value).partition(0).timestamp(at);
     send(kafka.bootstrap(), [("a", 1000), ("b", 2000), ("c", 3000)].map(record).to_vec());
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prost::Message as _;
-use stillstream_jobmaster::{AckMetrics, ChannelTime, Control, Report, RestoredState, TaskTime};
+use stillstream_jobmaster::{AckMetrics, Assignment, ChannelTime, Control, Report, RestoredState, TaskTime};
 use stillstream_storage::metadata::{decode_state, encode_state};
 use stillstream_types::{
     CheckpointId, Error, ErrorKind, EventTime, Generation, OperatorId, OperatorSubtaskState, Result,
@@ -12,8 +12,8 @@ use stillstream_types::{
 };
 
 use super::{
-    Acknowledged, Committed, Declined, Failed, FromManager, FromWorker, Kind, Restored, Savepoint, State,
-    Stopped, Subtask, SubtaskTime, Time, ToManager, Trigger,
+    Acknowledged, Assign, Committed, Declined, Failed, FromManager, FromWorker, Kind, Restored, Savepoint,
+    State, Stopped, Subtask, SubtaskTime, Time, ToManager, Trigger,
 };
 
 impl From<SubtaskId> for Subtask {
@@ -62,6 +62,7 @@ impl From<Report> for FromWorker {
         match report {
             Report::Running(subtask) => Self::Running(subtask.into()),
             Report::Ended(subtask) => Self::Ended(subtask.into()),
+            Report::SplitsWanted(subtask) => Self::SplitsWanted(subtask.into()),
             Report::EventTime { subtask, time } => Self::EventTime(SubtaskTime {
                 subtask: subtask.into(),
                 combined: Time::of(time.combined, 0),
@@ -121,6 +122,7 @@ pub(crate) fn decode_report(message: FromWorker) -> Result<Option<Report>> {
         FromWorker::Hello(_) | FromWorker::Listening(_) | FromWorker::Figures(_) => return Ok(None),
         FromWorker::Running(subtask) => Report::Running(subtask.into()),
         FromWorker::Ended(subtask) => Report::Ended(subtask.into()),
+        FromWorker::SplitsWanted(subtask) => Report::SplitsWanted(subtask.into()),
         FromWorker::EventTime(SubtaskTime { subtask, combined, channels }) => {
             let channel = |one: Time| ChannelTime { time: one.event_time(), moved_at_ms: one.moved_at_ms };
             let channels = channels.into_iter().map(channel).collect();
@@ -172,6 +174,7 @@ impl From<Control> for FromManager {
                 Self::Trigger(Trigger { id: id.0, at_ms, savepoint, stop, full })
             }
             Control::Drain => Self::Drain(()),
+            Control::Assign(assignment) => Self::Assign(assignment.into()),
             Control::Complete { id } => Self::Complete(id.0),
             Control::Aborted { id } => Self::Aborted(id.0),
             Control::Finish => Self::Finish(()),
@@ -196,9 +199,35 @@ impl FromManager {
             Self::Complete(id) => Control::Complete { id: CheckpointId(*id) },
             Self::Aborted(id) => Control::Aborted { id: CheckpointId(*id) },
             Self::Drain(()) => Control::Drain,
+            Self::Assign(assign) => Control::Assign(assign.read()?),
             Self::Finish(()) => Control::Finish,
             Self::Stop(()) => Control::Stop,
             Self::Prepare(()) | Self::Start(_) | Self::Shutdown(()) => return None,
+        })
+    }
+}
+
+impl From<Assignment> for Assign {
+    fn from(assignment: Assignment) -> Self {
+        let (readers, splits) = assignment.splits.iter().map(|(to, split)| (to.0, split.clone())).unzip();
+        Self {
+            operator: assignment.operator.0.to_vec(),
+            readers,
+            splits,
+            answers: assignment.answers.map(|reader| reader.0),
+            no_more: assignment.no_more,
+        }
+    }
+}
+
+impl Assign {
+    fn read(&self) -> Option<Assignment> {
+        let splits = self.readers.iter().map(|reader| SubtaskIndex(*reader)).zip(self.splits.iter().cloned());
+        Some(Assignment {
+            operator: OperatorId(self.operator.as_slice().try_into().ok()?),
+            splits: splits.collect(),
+            answers: self.answers.map(SubtaskIndex),
+            no_more: self.no_more,
         })
     }
 }
@@ -224,7 +253,12 @@ impl Restored {
             let (operator, index, state) = state.read()?;
             operators.entry(operator).or_default().insert(index, state);
         }
-        Ok(RestoredState { checkpoint: CheckpointId(self.checkpoint), location: self.location, operators })
+        Ok(RestoredState {
+            checkpoint: CheckpointId(self.checkpoint),
+            location: self.location,
+            operators,
+            enumerators: BTreeMap::new(),
+        })
     }
 }
 
@@ -277,6 +311,12 @@ mod tests {
                 stop: true,
             },
             Control::Drain,
+            Control::Assign(Assignment {
+                operator: OperatorId::from_uid("a"),
+                splits: [(SubtaskIndex(1), vec![1, 2]), (SubtaskIndex(0), vec![])].into(),
+                answers: Some(SubtaskIndex(0)),
+                no_more: true,
+            }),
             Control::Complete { id: checkpoint },
             Control::Aborted { id: checkpoint },
             Control::Finish,
@@ -320,6 +360,7 @@ mod tests {
             checkpoint,
             location: Some("/elsewhere/chk-9".into()),
             operators: [(operator, [(SubtaskIndex(3), state)].into())].into(),
+            enumerators: BTreeMap::new(),
         };
         let found = Restored::from(&restored).read().unwrap();
         assert_eq!(

@@ -25,7 +25,7 @@ pub(crate) use frame::{LARGEST_HELLO, decode_frame, frame_len, read_frame, write
 pub(crate) struct ToManager {
     #[prost(uint64, tag = "1")]
     pub generation: u64,
-    #[prost(oneof = "FromWorker", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "FromWorker", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     pub message: Option<FromWorker>,
 }
 
@@ -56,6 +56,8 @@ pub(crate) enum FromWorker {
     Failed(Failed),
     #[prost(message, tag = "12")]
     Stopped(Stopped),
+    #[prost(message, tag = "13")]
+    SplitsWanted(Subtask),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -186,7 +188,7 @@ pub(crate) struct Stopped {
 pub(crate) struct ToWorker {
     #[prost(uint64, tag = "1")]
     pub generation: u64,
-    #[prost(oneof = "FromManager", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "FromManager", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub message: Option<FromManager>,
 }
 
@@ -213,6 +215,23 @@ pub(crate) enum FromManager {
     Stop(()),
     #[prost(message, tag = "10")]
     Drain(()),
+    #[prost(message, tag = "11")]
+    Assign(Assign),
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Assign {
+    #[prost(bytes = "vec", tag = "1")]
+    operator: Vec<u8>,
+    /// The reader of each split.
+    #[prost(uint32, repeated, tag = "2")]
+    readers: Vec<u32>,
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    splits: Vec<Vec<u8>>,
+    #[prost(uint32, optional, tag = "4")]
+    answers: Option<u32>,
+    #[prost(bool, tag = "5")]
+    no_more: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

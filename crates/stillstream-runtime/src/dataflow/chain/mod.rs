@@ -16,8 +16,9 @@ mod run;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use stillstream_types::{Error, OperatorId, Result, Timestamp};
+use stillstream_types::{Error, OperatorId, Result, SubtaskIndex, Timestamp};
 
+use crate::control::Assignment;
 use crate::dataflow::turn::Pace;
 use crate::operator::batch::AnyBatch;
 use crate::operator::event_time::EventTime;
@@ -203,6 +204,29 @@ impl Chain {
         Ok(!self.paused.is_empty())
     }
 
+    /// Gives the source at the head, if it is the one that they are for, the splits of subtask `mine`.
+    pub fn assign(&mut self, assignment: &Assignment, mine: SubtaskIndex) -> Result<()> {
+        let Some(Link { body: Body::Source(source), name, id, .. }) = self.links.first_mut() else {
+            return Ok(());
+        };
+        if *id != assignment.operator {
+            return Ok(());
+        }
+        let splits = assignment.splits.iter().filter(|(reader, _)| *reader == mine);
+        let splits: Vec<&[u8]> = splits.map(|(_, split)| &split[..]).collect();
+        let answers = assignment.answers == Some(mine);
+        catch("its code", || source.assign(&splits, answers, assignment.no_more))
+            .map_err(|error| name_error(name, error))
+    }
+
+    /// Whether the source at the head has read all that it has, and asks for more.
+    pub fn wants_splits(&mut self) -> bool {
+        match self.links.first_mut().map(|head| &mut head.body) {
+            Some(Body::Source(source)) => source.wants_splits(),
+            _ => false,
+        }
+    }
+
     pub fn push_batch(&mut self, port: usize, batch: AnyBatch) {
         self.links[0].inbox.push_back(Item::Batch(port, batch));
     }
@@ -230,6 +254,8 @@ impl Chain {
 
     /// The source at the head says that there will be no more records.
     pub fn end_source(&mut self, ports: &mut dyn Ports) {
+        // the end is not idle
+        self.scratch.idle(false);
         self.scratch.watermark(Timestamp::MAX);
         self.route(0, ports);
     }

@@ -7,6 +7,7 @@ use stillstream_jobmaster::{
 use stillstream_types::{Generation, SubtaskId, SubtaskIndex, Timestamp};
 
 use super::*;
+use crate::job::enumerators::{EnumeratorSetup, Enumerators};
 
 /// The operators of a plan, as checkpoints know them.
 fn operators(physical: &PhysicalPlan) -> Vec<OperatorInfo> {
@@ -60,7 +61,8 @@ impl Manager {
                 let plan = plan_restore(&metadata, &operators, true).map_err(kind)?;
                 let of = |states: Vec<_>| (0..).map(SubtaskIndex).zip(states).collect();
                 let operators = plan.operators.into_iter().map(|(id, states)| (id, of(states))).collect();
-                Ok(Some(RestoredState { checkpoint: metadata.id, location, operators }))
+                let (checkpoint, enumerators) = (metadata.id, plan.enumerators);
+                Ok(Some(RestoredState { checkpoint, location, operators, enumerators }))
             };
             JobEvent::Restored { generation, result: read() }
         });
@@ -76,6 +78,20 @@ impl Manager {
         });
         self.shared.event_times.lock().clear();
         let generation = spec.generation;
-        self.fleet.start(spec).err().map(|error| JobEvent::NotDeployed { generation, error })
+        let setup = EnumeratorSetup {
+            physical: &self.physical,
+            stores: &self.stores,
+            clock: &self.clock,
+            counters: &self.counters,
+            messages: self.io.answers(),
+        };
+        self.state.enumerators.end();
+        let started = Enumerators::start(&setup, &spec).and_then(|enumerators| {
+            self.state.enumerators = enumerators;
+            self.fleet.start(spec)
+        });
+        let error = started.err()?;
+        self.state.enumerators.end();
+        Some(JobEvent::NotDeployed { generation, error })
     }
 }

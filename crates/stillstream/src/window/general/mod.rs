@@ -56,6 +56,12 @@ pub(crate) trait Function<K: Key, In>: Send + Sync + 'static {
 
     /// The window is forgotten.
     fn clear(&self, instance: &mut Self::Instance, ctx: &mut WindowContext<'_, K, Self::Out>) -> Result<()>;
+
+    /// All input is through.
+    fn close(&self, instance: &mut Self::Instance) -> Result<()> {
+        let _ = instance;
+        Ok(())
+    }
 }
 
 /// What all parallel instances share.
@@ -178,6 +184,10 @@ where
 
     fn snapshot(&mut self, id: CheckpointId, form: SnapshotForm) -> Result<Option<AsyncSnapshot>> {
         self.open.as_mut().ok_or_else(not_open)?.shell.snapshot(id, form)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.open.as_mut().map_or(Ok(()), Open::close)
     }
 
     checkpoint_notices!(open => shell.backend());

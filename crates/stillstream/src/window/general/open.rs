@@ -12,6 +12,7 @@ use super::contents::Contents;
 use super::key::{Place, WindowKey};
 use super::sessions::{Added, Merged, Sessions};
 use super::{Function, Parts, state};
+use crate::functions::RuntimeContext;
 use crate::window::TimeWindow;
 use crate::window::context::WindowContext;
 use crate::window::evictor::EvictorContext;
@@ -88,8 +89,7 @@ where
             forget: &mut forget,
             windows_merge,
             refused: false,
-            subtask: context.subtask.0,
-            parallelism: context.parallelism,
+            runtime: RuntimeContext::of(context),
         })?;
         let mut default_state = Vec::new();
         Tr::State::default().encode(&mut default_state);
@@ -115,6 +115,11 @@ where
             requests: Vec::new(),
             bytes: Vec::new(),
         })
+    }
+
+    /// All input is through.
+    pub fn close(&mut self) -> Result<()> {
+        self.parts.function.close(&mut self.function)
     }
 
     pub fn look_at_clock(&mut self) {
