@@ -311,7 +311,8 @@ fn misreported_commits<T: SinkTarget>(target: &T) {
     let misreported = Arc::new(Mutex::new(BTreeSet::new()));
     let sink = Arc::new(Reported { sink: target.sink(), misreported: Some(misreported.clone()) });
     let (trouble, steps_left) = (Trouble::Crash, usize::MAX);
-    let mut job = Job { target, sink, trouble, generation: 0, next_checkpoint: 0, completed: None, steps_left };
+    let mut job =
+        Job { target, sink, trouble, generation: 0, next_checkpoint: 0, completed: None, steps_left };
     let mut attempts = 0;
     while let Err(error) = job.attempt([2, 3, 1][attempts % 3]) {
         assert!(error.to_string().contains(MISREPORTED), "commits that are reported as failed: {error}");

@@ -63,7 +63,8 @@ async fn bare(brokers: &str, records: u64) -> krafka::Result<u64> {
 fn job(brokers: &str, records: u64) -> Result<()> {
     let mut env = StreamExecutionEnvironment::new();
     env.set_parallelism(1);
-    let source = KafkaSource::from_topic("bench").brokers(brokers).deserializer(bytes).stop(StopOffsets::Latest);
+    let source =
+        KafkaSource::from_topic("bench").brokers(brokers).deserializer(bytes).stop(StopOffsets::Latest);
     env.from_source("in", source).uid("in").discard();
     let result = env.execute("read")?;
     assert_eq!(result.records_in, records, "the job has read another number of records");
@@ -94,7 +95,9 @@ fn idle(brokers: &str) -> Result<()> {
         println!("a source without input uses {:.2} % of a core", share * 100.0);
     }
     job.cancel();
-    job.wait().map(drop).or_else(|error| if error.kind() == ErrorKind::Cancelled { Ok(()) } else { Err(error) })
+    job.wait()
+        .map(drop)
+        .or_else(|error| if error.kind() == ErrorKind::Cancelled { Ok(()) } else { Err(error) })
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures time, and reads its argument")]
@@ -111,7 +114,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         runtime.block_on(bare(kafka.bootstrap(), records))?;
         let alone = start.elapsed().as_secs_f64();
         let start = Instant::now();
-        job(kafka.bootstrap(), records)?;
+        job(kafka.bootstrap(), records).map_err(|error| error.to_string())?;
         let ours = start.elapsed().as_secs_f64();
         println!(
             "round {round}: client {:.0} k/s, job {:.0} k/s",
@@ -121,6 +124,6 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         (best_bare, best_job) = (best_bare.min(alone), best_job.min(ours));
     }
     println!("the job reads at {:.2} of the speed of the client alone", best_bare / best_job);
-    idle(kafka.bootstrap())?;
+    idle(kafka.bootstrap()).map_err(|error| error.to_string())?;
     Ok(())
 }

@@ -86,11 +86,11 @@ pub use sinks::StreamSink;
 pub use stillstream_config as config;
 pub use stillstream_connectors as connectors;
 pub use stillstream_derive::main;
-#[cfg(feature = "kafka")]
-pub use stillstream_kafka as kafka;
 pub use stillstream_jobmaster::{
     CheckpointReport, CheckpointStatistics, CheckpointStatus, CheckpointSummary, JobStatus, LongestPhases,
 };
+#[cfg(feature = "kafka")]
+pub use stillstream_kafka as kafka;
 pub use stillstream_runtime::connect;
 pub use stillstream_runtime::exchange::KeySelector;
 pub use stillstream_runtime::job::{

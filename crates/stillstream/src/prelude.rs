@@ -8,7 +8,9 @@ pub use stillstream_connectors::{
 #[cfg(feature = "kafka")]
 pub use stillstream_kafka::{
     sink::{Delivery, KafkaRecord, KafkaSink, OnLostTransaction},
-    source::{ConsumerRecord, DeadLetter, KafkaSource, OffsetReset, OnBadRecord, StartOffsets, StopOffsets, Topics},
+    source::{
+        ConsumerRecord, DeadLetter, KafkaSource, OffsetReset, OnBadRecord, StartOffsets, StopOffsets, Topics,
+    },
 };
 pub use stillstream_runtime::job::{JobClient, JobEnding, JobResult};
 #[cfg(feature = "serde-adapter")]

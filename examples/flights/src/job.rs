@@ -153,9 +153,8 @@ pub fn compute(
     out_of_orderness: Duration,
 ) -> Results {
     let strategy = WatermarkStrategy::bounded_out_of_orderness(out_of_orderness);
-    let flights = flights
-        .watermarks(strategy.timestamp(|flight: &Flight| flight.scheduled))
-        .uid("flights-watermarks");
+    let flights =
+        flights.watermarks(strategy.timestamp(|flight: &Flight| flight.scheduled)).uid("flights-watermarks");
     let on_time = split_late(&flights);
     let airport_hours = on_time
         .key_by_ref(|flight| &flight.origin)
@@ -186,7 +185,10 @@ pub fn compute(
 }
 
 /// The files as streams: departures and weather.
-pub fn read(env: &StreamExecutionEnvironment, settings: &Settings) -> (DataStream<Flight>, DataStream<Weather>) {
+pub fn read(
+    env: &StreamExecutionEnvironment,
+    settings: &Settings,
+) -> (DataStream<Flight>, DataStream<Weather>) {
     let mut flights = CsvSource::<Flight>::new(settings.flights.clone());
     if let Some(pace) = settings.pace {
         flights = flights.spread_over(pace);
@@ -199,7 +201,8 @@ pub fn read(env: &StreamExecutionEnvironment, settings: &Settings) -> (DataStrea
 pub fn build(env: &StreamExecutionEnvironment, settings: &Settings) -> DataStream<AirportHour> {
     let folder = |name: &str| Path::new(&settings.out).join(name);
     let (flights, weather) = read(env, settings);
-    let Results { late, airport_hours, carrier_days } = compute(&flights, &weather, settings.out_of_orderness);
+    let Results { late, airport_hours, carrier_days } =
+        compute(&flights, &weather, settings.out_of_orderness);
     late.sink_to("late", FileSink::csv(folder("late"))).uid("late");
     airport_hours.sink_to("airport_hours", FileSink::csv(folder("airport_hours"))).uid("airport-hours-out");
     carrier_days.sink_to("carrier_days", FileSink::csv(folder("carrier_days"))).uid("carrier-days-out");

@@ -9,8 +9,8 @@ use std::time::Duration;
 use stillstream_runtime::connect::{Enumerator, EnumeratorContext, SourceContext, SplitReader, SplitSource};
 use stillstream_types::{ErrorKind, Result, ResultExt};
 
-use super::input::{Input, open};
 use super::enumerator::{Cut, FileEnumerator};
+use super::input::{Input, open};
 use super::paths::{Found, IntoPaths, find};
 use super::reader::FileReader;
 use super::rows::Rows;

@@ -211,9 +211,8 @@ impl<T: Data> Fetcher<T> {
         loop {
             let look = || Ok(block_on(reader.cluster().topics(&names))??);
             let Some(found) = self.until_it_works(look)? else { return Ok(false) };
-            let mistake = |(_, split): &(usize, KafkaSplit)| {
-                Watch::mistake(split, &found, reader.cluster().brokers())
-            };
+            let mistake =
+                |(_, split): &(usize, KafkaSplit)| Watch::mistake(split, &found, reader.cluster().brokers());
             looks += 1;
             match splits.iter().find_map(mistake) {
                 None => return Ok(true),

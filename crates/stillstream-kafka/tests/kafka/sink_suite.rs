@@ -1,6 +1,6 @@
 //! The suite that every sink should pass.
 
-use stillstream_conformance::{self, SinkTarget};
+use stillstream_conformance::SinkTarget;
 use stillstream_kafka::sink::{Delivery, KafkaSink};
 use stillstream_services::Kafka;
 
@@ -42,5 +42,8 @@ impl SinkTarget for Target {
 fn an_exactly_once_sink_passes_the_suite() {
     let kafka = Kafka::shared();
     // all crash points of all troubles take some minutes
-    conformance::sink_at_every(11, || Target { topic: Topic::fresh(&kafka, 1), prefix: fresh_name("suite") });
+    stillstream_conformance::sink_at_every(11, || Target {
+        topic: Topic::fresh(&kafka, 1),
+        prefix: fresh_name("suite"),
+    });
 }

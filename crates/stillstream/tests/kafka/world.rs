@@ -59,7 +59,7 @@ impl Feed {
             }
             self.producer.flush().await.expect("records are sent");
             for record in sent {
-                record.await.expect("a record is written");
+                let _ = record.await.expect("a record is written");
             }
         });
     }

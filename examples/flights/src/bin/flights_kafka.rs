@@ -88,7 +88,9 @@ fn start_job(brokers: &str, checkpoints: &Path) -> Result<Child> {
 /// Whether the job has completed a checkpoint.
 fn has_checkpoint(checkpoints: &Path) -> bool {
     let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries(checkpoints).flat_map(|job| entries(&job.path())).any(|entry| entry.path().join("_metadata").exists())
+    entries(checkpoints)
+        .flat_map(|job| entries(&job.path()))
+        .any(|entry| entry.path().join("_metadata").exists())
 }
 
 /// Runs the job, and kills it once.
@@ -123,7 +125,8 @@ fn read(brokers: &str, topic: &str) -> Result<Vec<String>> {
 }
 
 fn as_json<T: Serialize>(rows: &[T]) -> Result<Vec<String>> {
-    let rows = rows.iter().map(|row| serde_json::to_string(row).map_err(|error| Error::msg(error.to_string())));
+    let rows =
+        rows.iter().map(|row| serde_json::to_string(row).map_err(|error| Error::msg(error.to_string())));
     let mut rows = rows.collect::<Result<Vec<_>>>()?;
     rows.sort();
     Ok(rows)
@@ -133,7 +136,8 @@ fn as_json<T: Serialize>(rows: &[T]) -> Result<Vec<String>> {
 fn expected(settings: &Settings) -> Result<(Vec<AirportHour>, Vec<CarrierDay>)> {
     let env = StreamExecutionEnvironment::new();
     let (flights, weather) = job::read(&env, settings);
-    let Results { airport_hours, carrier_days, .. } = job::compute(&flights, &weather, settings.out_of_orderness);
+    let Results { airport_hours, carrier_days, .. } =
+        job::compute(&flights, &weather, settings.out_of_orderness);
     let (hours, days) = (airport_hours.collect(), carrier_days.collect());
     env.execute("flights from files")?;
     Ok((hours.items(), days.items()))

@@ -46,9 +46,7 @@ fn a_source_that_cannot_begin_where_it_is_told_says_why() {
     abc(&kafka, "no-start");
     let fails = |start| {
         let source = texts(&kafka, "no-start").group_id("nobody").start(start);
-        Driver::begin(&source)
-            .unwrap_err()
-            .to_string()
+        Driver::begin(&source).err().expect("it cannot begin there").to_string()
     };
     let error = fails(StartOffsets::Committed { otherwise: OffsetReset::Fail });
     assert!(error.contains("`nobody`") && error.contains("no-start-0"), "{error}");
