@@ -10,8 +10,9 @@ pub(crate) struct Arguments {
     /// Answers in JSON, for scripts.
     #[arg(long, global = true)]
     pub json: bool,
-    /// A setting of a store that is reached over the network, such as `-D s3.endpoint=http://minio:9000`. What is not
-    /// given is taken from the environment, as a secret should be: AWS_SECRET_ACCESS_KEY and so on.
+    /// A setting of a store that is reached over the network, such as `-D s3.endpoint=http://minio:9000`.
+    /// What is not given is taken from the environment, as a secret should be: AWS_SECRET_ACCESS_KEY and so
+    /// on.
     #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = setting, global = true)]
     pub settings: Vec<(String, String)>,
     #[command(subcommand)]
@@ -132,8 +133,8 @@ pub(crate) enum Command {
         /// Deletes what nothing needs. Refused while a process runs the job.
         #[arg(long)]
         delete: bool,
-        /// With `--delete`, of a job on a store that is reached over the network, where nobody sees whether a process runs
-        /// it: takes the job away from a process that does, which then ends.
+        /// With `--delete`, of a job on a store that is reached over the network, where nobody sees whether a
+        /// process runs it: takes the job away from a process that does, which then ends.
         #[arg(long, requires = "delete")]
         take_over: bool,
     },

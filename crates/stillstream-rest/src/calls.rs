@@ -50,7 +50,8 @@ pub(crate) fn dispose(jobs: &Jobs, path: &str) -> Result<Value> {
             ));
         }
     }
-    // the jobs of a process reach their stores in one way, as a rule; one without a job is left with the environment
+    // the jobs of a process reach their stores in one way, as a rule; one without a job is left with the
+    // environment
     let options = jobs.all().first().map(|job| job.storage_options().clone()).unwrap_or_default();
     dispose_of_savepoint(path, &options).map_err(StorageError::into_error)?;
     Ok(json!({}))

@@ -224,7 +224,8 @@ pub struct Counts {
     pub completed: u64,
     /// Failed or aborted.
     pub failed: u64,
-    /// Savepoints among those that failed: a person has been told of each, and the job does not depend on them.
+    /// Savepoints among those that failed: a person has been told of each, and the job does not depend on
+    /// them.
     pub failed_savepoints: u64,
     /// Attempts that were begun from a checkpoint.
     pub restored: u64,

@@ -303,7 +303,8 @@ impl JobClient {
         self.savepoints.options()
     }
 
-    /// Whether the job takes checkpoints by itself. One that does not has nothing to go on from but savepoints.
+    /// Whether the job takes checkpoints by itself. One that does not has nothing to go on from but
+    /// savepoints.
     pub fn takes_checkpoints(&self) -> bool {
         self.takes_checkpoints
     }
@@ -352,10 +353,11 @@ impl JobClient {
         self.trigger_checkpoint_of_type(CheckpointType::Configured)
     }
 
-    /// [`trigger_checkpoint`](Self::trigger_checkpoint), and says of which type. A [full](CheckpointType::Full) one of a job whose
-    /// checkpoints are incremental writes all state anew, and the later ones build on it: when it is complete and those before it
-    /// are subsumed, nothing needs their files any more. So a chain of checkpoints on a storage that one does not trust can be
-    /// begun anew while the job runs.
+    /// [`trigger_checkpoint`](Self::trigger_checkpoint), and says of which type. A
+    /// [full](CheckpointType::Full) one of a job whose checkpoints are incremental writes all state anew, and
+    /// the later ones build on it: when it is complete and those before it are subsumed, nothing needs their
+    /// files any more. So a chain of checkpoints on a storage that one does not trust can be begun anew while
+    /// the job runs.
     ///
     /// ```no_run
     /// # fn full(job: &stillstream_runtime::job::JobClient) -> stillstream_types::Result<()> {
@@ -366,8 +368,8 @@ impl JobClient {
     /// ```
     ///
     /// # Errors
-    /// As those of [`trigger_checkpoint`](Self::trigger_checkpoint); and if an [incremental](CheckpointType::Incremental) one is
-    /// wanted of a job that takes none.
+    /// As those of [`trigger_checkpoint`](Self::trigger_checkpoint); and if an
+    /// [incremental](CheckpointType::Incremental) one is wanted of a job that takes none.
     pub fn trigger_checkpoint_of_type(&self, kind: CheckpointType) -> Result<CheckpointReport> {
         self.request("checkpoint", move |request| JobEvent::TriggerCheckpoint(request, kind))
     }

@@ -12,8 +12,8 @@ use stillstream_types::{
 
 use super::settings::JobSettings;
 
-/// The directories that were made for savepoints, by the savepoint's location: the topmost of them that was not
-/// there before. One that fails takes them along.
+/// The directories that were made for savepoints, by the savepoint's location: the topmost of them that was
+/// not there before. One that fails takes them along.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MadeFor(Arc<Mutex<BTreeMap<String, PathBuf>>>);
 
@@ -29,8 +29,8 @@ impl MadeFor {
         self.0.lock().remove(location);
     }
 
-    /// The savepoint has failed, and its own directory is gone: so go those above it that were made for it, as
-    /// far as nothing else is in them. Does nothing while the directory is there.
+    /// The savepoint has failed, and its own directory is gone: so go those above it that were made for it,
+    /// as far as nothing else is in them. Does nothing while the directory is there.
     pub fn remove(&self, location: &str) {
         let place = Path::new(location);
         if place.exists() {
@@ -71,8 +71,8 @@ impl SavepointPlaces {
         &self.options
     }
 
-    /// Makes a directory for one savepoint, `savepoint-<6 of the job's id>-<12 random>`, below `directory` or below the one that
-    /// the configuration names.
+    /// Makes a directory for one savepoint, `savepoint-<6 of the job's id>-<12 random>`, below `directory` or
+    /// below the one that the configuration names.
     ///
     /// # Errors
     /// If neither is given, or it cannot be made.

@@ -159,7 +159,8 @@ pub struct JobSettings {
     pub cancellation_timeout: Duration,
     /// State streams below this many bytes are kept inside `_metadata`.
     pub inline_threshold: u64,
-    /// How stores that are reached over the network are asked (`s3.*` and so on), and the connections to them.
+    /// How stores that are reached over the network are asked (`s3.*` and so on), and the connections to
+    /// them.
     pub remote_storage: RemoteStores,
     /// How long one request to such a store may take, with its retries (`stillstream.storage.timeout`).
     pub storage_timeout: Duration,

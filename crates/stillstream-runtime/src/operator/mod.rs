@@ -191,8 +191,8 @@ pub trait Operator: 'static {
         Ok(false)
     }
 
-    /// Whether the operator takes a batch now. One that says no must wake itself through its [`Waker`]. It may emit what it has
-    /// waited for.
+    /// Whether the operator takes a batch now. One that says no must wake itself through its [`Waker`]. It
+    /// may emit what it has waited for.
     fn ready(&mut self, out: &mut Output) -> Result<bool> {
         let _ = out;
         Ok(true)

@@ -249,7 +249,8 @@ struct Spread {
 }
 
 impl Spread {
-    /// Where a node runs that begins a task. One that reads within the subtask stays where its first such input is.
+    /// Where a node runs that begins a task. One that reads within the subtask stays where its first such
+    /// input is.
     fn place<'a>(
         &mut self,
         node: &Node,

@@ -148,8 +148,8 @@ pub trait KeyedBackend: fmt::Debug + Sized {
     fn freeze_checkpoint(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError>;
 
     /// [`freeze_checkpoint`](Self::freeze_checkpoint) that leaves nothing out and names no file of an earlier
-    /// checkpoint, and as long as its outcome is not known, neither do those after it: completed, it takes the
-    /// place of all before it. A backend whose checkpoints never name others' files need not write it.
+    /// checkpoint, and as long as its outcome is not known, neither do those after it: completed, it takes
+    /// the place of all before it. A backend whose checkpoints never name others' files need not write it.
     fn freeze_full(&mut self, id: CheckpointId) -> Result<FrozenCheckpoint, StateError> {
         self.freeze_checkpoint(id)
     }

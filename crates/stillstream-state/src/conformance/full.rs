@@ -42,13 +42,16 @@ impl<F: BackendFactory, B: KeyedBackend<Key = String>> Taken<'_, F, B> {
     }
 }
 
-/// A full checkpoint names no file of those before it. Until its outcome is known neither do those after it, for if it is
-/// completed those files go. Completed, it is what later ones build on; one that was aborted changes nothing.
+/// A full checkpoint names no file of those before it. Until its outcome is known neither do those after it,
+/// for if it is completed those files go. Completed, it is what later ones build on; one that was aborted
+/// changes nothing.
 ///
-/// `factory` makes backends whose checkpoints are incremental, and `store` keeps files for several checkpoints.
+/// `factory` makes backends whose checkpoints are incremental, and `store` keeps files for several
+/// checkpoints.
 ///
 /// # Panics
-/// If a checkpoint names a file that it must not name, names none where it could, or is restored as something else.
+/// If a checkpoint names a file that it must not name, names none where it could, or is restored as something
+/// else.
 pub fn a_full_checkpoint_begins_anew_and_later_ones_build_on_it(
     factory: &impl BackendFactory,
     store: &dyn SnapshotStore,
