@@ -119,8 +119,7 @@ pub(super) fn open_regular(path: &Path) -> io::Result<File> {
     // without it the call itself would wait
     #[cfg(target_os = "linux")]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
-    let no_file =
-        || io::Error::new(io::ErrorKind::InvalidInput, "it is a folder, pipe or device and no file");
+    let no_file = || io::Error::new(io::ErrorKind::InvalidData, "it is a folder, pipe or device and no file");
     if cfg!(not(target_os = "linux")) && !fs::metadata(path)?.is_file() {
         return Err(no_file());
     }
