@@ -222,8 +222,8 @@ impl<T: SinkTarget> Job<'_, T> {
 
 /// Runs a small job on fresh targets, with a crash at every point in turn: between any two calls of any
 /// subtask. After the crash it goes on from its last completed checkpoint, with the same or another
-/// parallelism. Some of its checkpoints are empty, aborted, or completed without a notice; and in one run every
-/// commit happens and is reported as failed.
+/// parallelism. Some of its checkpoints are empty, aborted, or completed without a notice; and in one run
+/// every commit happens and is reported as failed.
 ///
 /// # Panics
 /// If committed records are not each of those written, once; if something is seen before its checkpoint is
@@ -284,7 +284,8 @@ fn misreported_commits<T: SinkTarget>(target: &T) {
     let misreported = Arc::new(Mutex::new(BTreeSet::new()));
     let sink = Arc::new(Reported { sink: target.sink(), misreported: Some(misreported.clone()) });
     let (trouble, steps_left) = (Trouble::Crash, usize::MAX);
-    let mut job = Job { target, sink, trouble, generation: 0, next_checkpoint: 0, completed: None, steps_left };
+    let mut job =
+        Job { target, sink, trouble, generation: 0, next_checkpoint: 0, completed: None, steps_left };
     let mut attempts = 0;
     while let Err(error) = job.attempt([2, 3, 1][attempts % 3]) {
         assert!(error.to_string().contains(MISREPORTED), "commits that are reported as failed: {error}");

@@ -269,8 +269,8 @@ pub struct OperatorState {
     pub max_parallelism: u32,
     /// State by subtask; subtasks without state are left out.
     pub subtasks: BTreeMap<SubtaskIndex, OperatorSubtaskState>,
-    /// What the enumerator of a source knew when the checkpoint was triggered; `None` if there is none, or if it
-    /// knew nothing yet.
+    /// What the enumerator of a source knew when the checkpoint was triggered; `None` if there is none, or if
+    /// it knew nothing yet.
     pub enumerator: Option<Arc<[u8]>>,
 }
 

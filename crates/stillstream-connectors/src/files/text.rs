@@ -9,8 +9,8 @@ use std::time::Duration;
 use stillstream_runtime::connect::{Enumerator, EnumeratorContext, SourceContext, SplitReader, SplitSource};
 use stillstream_types::{ErrorKind, Result, ResultExt};
 
-use super::input::{Input, open};
 use super::enumerator::{Cut, FileEnumerator};
+use super::input::{Input, open};
 use super::paths::{Found, IntoPaths, find};
 use super::reader::FileReader;
 use super::rows::Rows;
@@ -79,11 +79,11 @@ impl TextSource {
         self
     }
 
-    /// Looks for new files as often as this, for ever: the source does not end, and a folder may be empty at first.
-    /// A file is recognised by its path and read once, as it is then: move files into the folder when they are
-    /// whole, or write them under a name that begins with `.` or `_` first. One that changes after it was found is
-    /// said in the log, and counted as `<source>.changed-files`. Every checkpoint has the paths of all files that
-    /// were found.
+    /// Looks for new files as often as this, for ever: the source does not end, and a folder may be empty at
+    /// first. A file is recognised by its path and read once, as it is then: move files into the folder when
+    /// they are whole, or write them under a name that begins with `.` or `_` first. One that changes after
+    /// it was found is said in the log, and counted as `<source>.changed-files`. Every checkpoint has the
+    /// paths of all files that were found.
     pub fn watch(mut self, every: Duration) -> Self {
         self.watch = Some(every);
         self

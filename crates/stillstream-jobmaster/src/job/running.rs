@@ -60,8 +60,8 @@ impl JobEngine {
         self.all_ended();
     }
 
-    /// Tasks that are not open yet hear of it when all are: a worker process that is still coming up would miss
-    /// it.
+    /// Tasks that are not open yet hear of it when all are: a worker process that is still coming up would
+    /// miss it.
     pub(super) fn on_enumerated(&mut self, generation: Generation, enumerated: Enumerated) {
         if generation != self.attempt.generation {
             return;

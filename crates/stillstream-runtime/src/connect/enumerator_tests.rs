@@ -34,7 +34,9 @@ impl SplitSource for Tens {
     fn enumerator(&self, _: &EnumeratorContext) -> Result<Option<Enumerator<(u64, u64)>>> {
         let there = self.there.clone();
         let list = move || Ok(there.lock().unwrap().iter().map(|split| (*split, 0)).collect());
-        Ok(self.again.then(|| Enumerator::listing(Duration::from_secs(1), |split: &(u64, u64)| split.0, list)))
+        Ok(self
+            .again
+            .then(|| Enumerator::listing(Duration::from_secs(1), |split: &(u64, u64)| split.0, list)))
     }
     fn reader_of(&self, split: &(u64, u64), readers: u32) -> Option<u32> {
         self.by_number.then(|| (split.0 % u64::from(readers)) as u32)
@@ -83,7 +85,12 @@ fn assigned(found: &Found) -> Vec<(u32, u64)> {
     found.splits.iter().map(|(to, bytes)| (to.0, <(u64, u64)>::decode(&mut &bytes[..]).unwrap().0)).collect()
 }
 
-fn open(source: &Arc<Tens>, subtask: u32, of: u32, state: Option<OperatorSubtaskState>) -> SourceOperator<Tens> {
+fn open(
+    source: &Arc<Tens>,
+    subtask: u32,
+    of: u32,
+    state: Option<OperatorSubtaskState>,
+) -> SourceOperator<Tens> {
     let context = OpenContext::for_test("tens", subtask, of);
     let mut context = match state {
         Some(state) => context.restored_for_test(2, CheckpointId(1), state),

@@ -29,8 +29,8 @@ pub use crate::operator::enumeration::{
     Enumerate, EnumeratorContext, EnumeratorFactory, EnumeratorWaker, Found, RestoredSplits,
 };
 pub use background::{Arrived, BackgroundReader, Chunk, ChunkSender};
-pub use erased_enumerator::enumerator_factory;
 pub use enumerator::{Assignments, Enumerator, SplitEnumerator};
+pub use erased_enumerator::enumerator_factory;
 pub use plain::{Plain, PlainWriter};
 pub use sink::{CommitPolicy, Committer, JobOutline, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
 pub use sink_operator::{SinkOperator, sink_body};

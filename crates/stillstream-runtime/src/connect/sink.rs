@@ -86,8 +86,8 @@ pub trait Sink<T: Data>: Send + Sync + 'static {
         Ok(())
     }
 
-    /// As [`validate`](Self::validate), which it calls if not said otherwise: for a sink whose target must fit
-    /// the job's checkpoints.
+    /// As [`validate`](Self::validate), which it calls if not said otherwise: for a sink whose target must
+    /// fit the job's checkpoints.
     fn validate_for(&self, job: &JobOutline) -> Result<()> {
         let _ = job;
         self.validate()

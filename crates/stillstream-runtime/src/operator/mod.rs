@@ -193,8 +193,8 @@ pub trait Operator: 'static {
         Ok(false)
     }
 
-    /// Whether the operator takes a batch now. One that says no must wake itself through its [`Waker`]. It may emit what it has
-    /// waited for.
+    /// Whether the operator takes a batch now. One that says no must wake itself through its [`Waker`]. It
+    /// may emit what it has waited for.
     fn ready(&mut self, out: &mut Output) -> Result<bool> {
         let _ = out;
         Ok(true)
@@ -270,8 +270,8 @@ pub trait Source: 'static {
     /// Emits up to about `max_records` records, without blocking.
     fn poll(&mut self, max_records: usize, out: &mut Output) -> Result<SourceStatus>;
 
-    /// Takes splits, in their binary form, beside those that it has. `answers`: this answers the source's wish
-    /// for splits, also if there are none. `no_more`: no others will come.
+    /// Takes splits, in their binary form, beside those that it has. `answers`: this answers the source's
+    /// wish for splits, also if there are none. `no_more`: no others will come.
     fn assign(&mut self, splits: &[&[u8]], answers: bool, no_more: bool) -> Result<()> {
         let _ = (answers, no_more);
         match splits {

@@ -56,7 +56,8 @@ pub enum Exchange {
     ForwardOnly,
     /// Records of each batch to all subtasks in turn.
     Rebalance,
-    /// Records of each batch in turn to those subtasks that are this one's share: no record goes further than it must.
+    /// Records of each batch in turn to those subtasks that are this one's share: no record goes further than
+    /// it must.
     Rescale,
     /// Every record to the first subtask.
     Global,
@@ -129,7 +130,8 @@ pub struct Node {
     pub chaining: bool,
     /// It shares no task with what is in front of it.
     pub starts_chain: bool,
-    /// How long what it emits may wait for more, in place of the job's setting; `Some(None)`: until a batch is full.
+    /// How long what it emits may wait for more, in place of the job's setting; `Some(None)`: until a batch
+    /// is full.
     pub buffer_timeout: Option<Option<Duration>>,
     /// It belongs to the source in front of it and shares its task in any case, also where chaining is off or
     /// where others read from the source too: it is told of the source's splits.

@@ -204,7 +204,8 @@ fn splits_are_dealt_out_anew_when_a_job_goes_on_at_another_parallelism() {
                 std::thread::yield_now();
             }
             let at = folder.path().join(format!("sp-{parallelism}"));
-            let report = job.stop_with_savepoint(Some(at.to_str().unwrap()), false, SavepointFormat::Canonical);
+            let report =
+                job.stop_with_savepoint(Some(at.to_str().unwrap()), false, SavepointFormat::Canonical);
             from = Some(report.unwrap().path);
             job.wait().unwrap();
         }

@@ -26,7 +26,11 @@ fn after_a_crash_or_a_failure_an_attempt_begins_from_the_newest_checkpoint_with_
         assert_eq!(bench.coordinator.statistics().counts.restored, 1);
         bench.generation = Generation(4);
         assert_eq!(bench.references_read(&[]), [Command::Storage(StorageCall::ListShared)]);
-        bench.on(Event::AttemptStarted { generation: Generation(4), tasks: tasks(), enumerators: Default::default() });
+        bench.on(Event::AttemptStarted {
+            generation: Generation(4),
+            tasks: tasks(),
+            enumerators: Default::default(),
+        });
         bench.trigger(18);
     }
 }

@@ -46,7 +46,11 @@ fn the_final_checkpoint_waits_for_all_sources_and_neither_for_the_pause_nor_for_
     bench.generation = Generation(1);
     let mut three = tasks();
     three.push(TaskInfo { id: SubtaskId::new(0, 1), ..three[0].clone() });
-    bench.on(Event::AttemptStarted { generation: Generation(1), tasks: three, enumerators: Default::default() });
+    bench.on(Event::AttemptStarted {
+        generation: Generation(1),
+        tasks: three,
+        enumerators: Default::default(),
+    });
     bench.trigger(1);
     assert_eq!(bench.source_ended(), []);
     let last = Event::SourceEnded { generation: Generation(1), subtask: SubtaskId::new(0, 1) };

@@ -122,7 +122,11 @@ impl Bench {
         {
             self.references_read(&[]);
         }
-        self.on(Event::AttemptStarted { generation: self.generation, tasks: tasks(), enumerators: Default::default() });
+        self.on(Event::AttemptStarted {
+            generation: self.generation,
+            tasks: tasks(),
+            enumerators: Default::default(),
+        });
     }
 
     /// The metadata of all checkpoints that the register names has been read; these name shared files.

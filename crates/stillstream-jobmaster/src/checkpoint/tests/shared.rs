@@ -58,7 +58,11 @@ impl Bench {
         bench.register_written();
         bench.generation = bench.coordinator.register().unwrap().generation;
         assert_eq!(bench.references_read(shared), [Command::Storage(StorageCall::ListShared)]);
-        bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks(), enumerators: Default::default() });
+        bench.on(Event::AttemptStarted {
+            generation: bench.generation,
+            tasks: tasks(),
+            enumerators: Default::default(),
+        });
         bench
     }
 }
@@ -269,7 +273,11 @@ fn no_checkpoint_is_triggered_before_it_is_known_what_the_earlier_ones_name() {
         Command::Storage(StorageCall::ReadReferences { completed: vec![reference(9)], retained: vec![] });
     assert!(commands.contains(&read), "{commands:?}");
     bench.generation = Generation(4);
-    bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks(), enumerators: Default::default() });
+    bench.on(Event::AttemptStarted {
+        generation: bench.generation,
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     assert_eq!(bench.request(1, true), []);
     assert_eq!(
         bench.references_read(&[(9, &["shared/9-c"])]),
@@ -283,7 +291,11 @@ fn storage_that_never_says_what_earlier_checkpoints_name_does_not_stop_checkpoin
     bench.on(Event::AttemptRequested);
     bench.register_written();
     bench.generation = Generation(4);
-    bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks(), enumerators: Default::default() });
+    bench.on(Event::AttemptStarted {
+        generation: bench.generation,
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     assert!(bench.wait(SECOND * 600).contains(&trigger(4, 18)));
     assert_eq!(discarded(&bench.on(listed(&["shared/3-orphan"]))), []);
 }
@@ -294,7 +306,11 @@ fn the_checkpoint_that_the_tasks_build_on_is_read_again_until_it_can_be() {
     bench.on(Event::AttemptRequested);
     bench.register_written();
     bench.generation = Generation(4);
-    bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks(), enumerators: Default::default() });
+    bench.on(Event::AttemptStarted {
+        generation: bench.generation,
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     for _ in 0..3 {
         let references = References { unreadable: vec!["503".into()], ..References::default() };
         bench.on(Event::Storage(StorageAnswer::ReferencesRead { references }));
@@ -320,7 +336,11 @@ fn a_checkpoint_that_cannot_be_read_keeps_all_older_shared_files_in_place() {
     let commands = bench.all(Event::Storage(StorageAnswer::ReferencesRead { references }));
     assert!(commands.iter().any(|c| matches!(c, Command::Warn(text) if text.contains("chk-8/_metadata"))));
     assert!(!commands.contains(&Command::Storage(StorageCall::ListShared)));
-    bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks(), enumerators: Default::default() });
+    bench.on(Event::AttemptStarted {
+        generation: bench.generation,
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     // what this run itself writes and aborts goes as ever
     bench.trigger(18);
     bench.ack_naming(18, sink(), &["shared/9-c", "shared/18-d"]);
@@ -359,7 +379,11 @@ fn files_of_a_checkpoint_that_its_owner_keeps_are_never_deleted() {
         files(&["shared/5-orphan"])
     );
     bench.generation = Generation(4);
-    bench.on(Event::AttemptStarted { generation: bench.generation, tasks: tasks(), enumerators: Default::default() });
+    bench.on(Event::AttemptStarted {
+        generation: bench.generation,
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     bench.complete_naming(18, &[]);
     assert_eq!(discarded(&bench.complete_naming(19, &[])), directory(18));
 }

@@ -231,7 +231,11 @@ fn an_attempt_that_dies_between_the_commits_of_a_stop_goes_on_from_the_savepoint
         Command::BeginAttempt { generation: Generation(2), restore_from: Some(savepoint_ref(1, PLACE)) };
     assert!(commands.contains(&begins), "{commands:?}");
     bench.generation = Generation(2);
-    bench.on(Event::AttemptStarted { generation: Generation(2), tasks: tasks(), enumerators: Default::default() });
+    bench.on(Event::AttemptStarted {
+        generation: Generation(2),
+        tasks: tasks(),
+        enumerators: Default::default(),
+    });
     // the next checkpoint takes its place; its files are a person's
     assert_eq!(discarded(&bench.complete(2)), []);
     assert_eq!(bench.coordinator.completed(), [reference(2)]);

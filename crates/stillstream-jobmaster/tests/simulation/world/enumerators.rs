@@ -1,8 +1,8 @@
 //! The enumerator of the source, and its readers: which splits were assigned, and which a reader has at each
 //! barrier.
 //!
-//! Splits are numbers. The enumerator's state is the number of the next one, so every completed checkpoint must
-//! have each number below that in exactly one reader, and no other.
+//! Splits are numbers. The enumerator's state is the number of the next one, so every completed checkpoint
+//! must have each number below that in exactly one reader, and no other.
 
 use super::*;
 
@@ -146,7 +146,10 @@ impl World {
         let mut all = BTreeSet::new();
         for split in files.iter().filter_map(|file| self.contents.get(*file)).flat_map(|c| &c.splits) {
             assert!(all.insert(*split), "{what}: split {split} is in two readers");
-            assert!(*split < next, "{what}: a reader has split {split}, and the enumerator will assign it again");
+            assert!(
+                *split < next,
+                "{what}: a reader has split {split}, and the enumerator will assign it again"
+            );
         }
         assert_eq!(all.len() as u64, next, "{what}: splits are lost, only {all:?} of {next} are in a reader");
         all
