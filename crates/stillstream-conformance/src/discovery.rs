@@ -42,10 +42,11 @@ const READ: Duration = Duration::from_millis(20);
 
 type Item<T> = <<T as DiscoveryTarget>::Source as SplitSource>::Item;
 
-/// Has splits appear in every sequence of `steps` steps: a split appears, the enumerator looks, a checkpoint is
-/// triggered, readers take a message, readers read. After each sequence everything crashes, and goes on from the
-/// last completed checkpoint with another parallelism: an assignment in flight at the barrier, one that was taken
-/// and is in no checkpoint, a split that nobody had found. Five steps are 3125 runs, four are 625.
+/// Has splits appear in every sequence of `steps` steps: a split appears, the enumerator looks, a checkpoint
+/// is triggered, readers take a message, readers read. After each sequence everything crashes, and goes on
+/// from the last completed checkpoint with another parallelism: an assignment in flight at the barrier, one
+/// that was taken and is in no checkpoint, a split that nobody had found. Five steps are 3125 runs, four are
+/// 625.
 ///
 /// # Panics
 /// If a record is lost or read twice.

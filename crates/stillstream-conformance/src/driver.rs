@@ -123,7 +123,8 @@ impl<S: SplitSource> SourceDriver<S> {
         self.operator.assign(&splits, answers == Some(mine), found.no_more)
     }
 
-    /// Asks for records once. `true` with the status: the reader has read all that it has, and asks for splits.
+    /// Asks for records once. `true` with the status: the reader has read all that it has, and asks for
+    /// splits.
     pub(crate) fn poll(&mut self, max_records: usize) -> Result<(SourceStatus, Vec<S::Item>, bool)> {
         let status = self.operator.poll(max_records, &mut self.out)?;
         let mut records = Vec::new();

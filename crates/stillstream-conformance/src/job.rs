@@ -1,4 +1,5 @@
-//! All readers of a source and its enumerator, with mail between them that is delivered when the test wants it.
+//! All readers of a source and its enumerator, with mail between them that is delivered when the test wants
+//! it.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -148,8 +149,8 @@ impl<S: SplitSource> Job<S> {
         self.completed().expect("all readers have taken the barrier")
     }
 
-    /// Asks a reader for records once, and its enumerator for splits if it wants some; returns whether records
-    /// came, and how the reader is.
+    /// Asks a reader for records once, and its enumerator for splits if it wants some; returns whether
+    /// records came, and how the reader is.
     pub fn poll(&mut self, reader: usize, max_records: usize) -> (usize, SourceStatus) {
         let (status, records, asks) =
             self.readers[reader].driver.poll(max_records).expect("the source reads");

@@ -1,6 +1,6 @@
-//! Suites that every source and every sink should pass, also those of others: they drive the runtime's adapters by
-//! hand, stop at every point, and go on from the last checkpoint, also with another parallelism. A connector has
-//! this crate among its `dev-dependencies`.
+//! Suites that every source and every sink should pass, also those of others: they drive the runtime's
+//! adapters by hand, stop at every point, and go on from the last checkpoint, also with another parallelism.
+//! A connector has this crate among its `dev-dependencies`.
 //!
 //! | function | what it shows |
 //! |---|---|

@@ -238,8 +238,8 @@ impl<T: SinkTarget> Job<'_, T> {
 
 /// Runs a small job on fresh targets, with a crash at every point in turn: between any two calls of any
 /// subtask. After the crash it goes on from its last completed checkpoint, with the same or another
-/// parallelism. Some of its checkpoints are empty, aborted, or completed without a notice; and in one run every
-/// commit happens and is reported as failed.
+/// parallelism. Some of its checkpoints are empty, aborted, or completed without a notice; and in one run
+/// every commit happens and is reported as failed.
 ///
 /// # Panics
 /// If committed records are not each of those written, once; if something is seen before its checkpoint is

@@ -50,8 +50,8 @@ fn positions(states: &[OperatorSubtaskState]) -> Vec<u8> {
 
 /// Checks a bounded source that reads `expected` records, in any order: restarts after every poll, restarts
 /// with another parallelism while subtasks are at different points, checkpoints whose barrier comes before or
-/// behind the splits, restarts at the end, that splits stay with their subtask at an unchanged parallelism, and
-/// the size of its state over many restarts.
+/// behind the splits, restarts at the end, that splits stay with their subtask at an unchanged parallelism,
+/// and the size of its state over many restarts.
 ///
 /// # Panics
 /// If the source loses a record or reads one twice.

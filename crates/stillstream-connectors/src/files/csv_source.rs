@@ -116,11 +116,11 @@ impl<T> CsvSource<T> {
         self
     }
 
-    /// Looks for new files as often as this, for ever: the source does not end, and a folder may be empty at first.
-    /// A file is recognised by its path and read once, as it is then: move files into the folder when they are
-    /// whole, or write them under a name that begins with `.` or `_` first. One that changes after it was found is
-    /// said in the log, and counted as `<source>.changed-files`. Every checkpoint has the paths of all files that
-    /// were found.
+    /// Looks for new files as often as this, for ever: the source does not end, and a folder may be empty at
+    /// first. A file is recognised by its path and read once, as it is then: move files into the folder when
+    /// they are whole, or write them under a name that begins with `.` or `_` first. One that changes after
+    /// it was found is said in the log, and counted as `<source>.changed-files`. Every checkpoint has the
+    /// paths of all files that were found.
     pub fn watch(mut self, every: Duration) -> Self {
         self.watch = Some(every);
         self

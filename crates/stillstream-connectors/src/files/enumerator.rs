@@ -21,8 +21,8 @@ use crate::ConnectorError;
 #[data(crate = stillstream_state)]
 pub(crate) struct Known {
     path: String,
-    /// Length and time of the last change, in milliseconds since 1970; `None` for a file of a snapshot that did
-    /// not have them.
+    /// Length and time of the last change, in milliseconds since 1970; `None` for a file of a snapshot that
+    /// did not have them.
     seen: Option<(u64, i64)>,
 }
 
