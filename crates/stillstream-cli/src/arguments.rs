@@ -144,6 +144,10 @@ pub(crate) enum Command {
 }
 
 #[derive(Subcommand)]
+#[cfg_attr(
+    not(feature = "kafka"),
+    allow(dead_code, reason = "without the feature there is no client that asks")
+)]
 pub(crate) enum KafkaCommand {
     /// The open transactions of sinks; commits or aborts those that a dead job left, for which readers of
     /// committed records wait. A job that starts again sees to its own.
@@ -153,7 +157,7 @@ pub(crate) enum KafkaCommand {
 #[derive(Args)]
 #[cfg_attr(
     not(feature = "kafka"),
-    expect(dead_code, reason = "without the feature there is no client that asks")
+    allow(dead_code, reason = "without the feature there is no client that asks")
 )]
 pub(crate) struct TransactionsArguments {
     /// The brokers to begin with, as `host:port`, separated by commas.

@@ -7,11 +7,10 @@
 //! | [`generator`] | [`Generator`]: records made from their index |
 //! | [`mod@print`] | [`Print`] and [`Discard`] |
 //! | [`collect`] | [`Collect`]: a sink that tests read |
-//! | `conformance` | suites that every source and sink should pass (feature `conformance`) |
+//!
+//! Suites that every source and sink should pass, also one's own, are in the crate `stillstream-conformance`.
 
 pub mod collect;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod error;
 pub mod file_sink;
 pub mod files;

@@ -37,6 +37,20 @@ impl Rate {
     }
 }
 
+impl Rate {
+    /// Input that goes on growing cannot be spread over a time.
+    pub fn check_watched(self, watched: bool) -> Result<(), ConnectorError> {
+        match self {
+            Self::SpreadOver(_) if watched => Err(ConnectorError::Setting {
+                setting: "spread_over",
+                found: "set together with watch".into(),
+                expected: "records_per_second, since nobody knows how much input there will be",
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Gives out units (records, bytes) at a rate: whoever takes more than was due waits until that is made up.
 #[derive(Debug)]
 pub(crate) struct Pacer {

@@ -3,8 +3,9 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
-use stillstream_connectors::conformance::{self, SinkTarget};
+use stillstream_conformance::{self as conformance, DiscoveryTarget, SinkTarget};
 use stillstream_connectors::{Collect, CsvSource, FileSink, Generator, TextSource};
 use stillstream_state::Data;
 
@@ -67,6 +68,32 @@ fn text_files_cut_at_any_byte_pass_the_source_suite() {
         assert_eq!(found, lines, "splits of {size} bytes");
     }
     conformance::source(TextSource::new(folder.path()).split_size(20), &lines);
+}
+
+/// A folder that files are moved into while they are read.
+struct Inbox {
+    folder: tempfile::TempDir,
+    files: usize,
+}
+
+impl DiscoveryTarget for Inbox {
+    type Source = TextSource;
+    fn source(&self) -> TextSource {
+        TextSource::new(self.folder.path()).watch(Duration::from_secs(1)).split_size(6)
+    }
+    fn add(&mut self) -> Vec<String> {
+        let lines: Vec<String> = (0..3).map(|n| format!("{}-{n}", self.files)).collect();
+        let (part, whole) = (self.folder.path().join(".part"), format!("{}.log", self.files));
+        fs::write(&part, lines.join("\n") + "\n").unwrap();
+        fs::rename(&part, self.folder.path().join(whole)).unwrap();
+        self.files += 1;
+        lines
+    }
+}
+
+#[test]
+fn a_folder_that_is_watched_passes_the_suite_of_discovery() {
+    conformance::discovery(4, || Inbox { folder: fast_folder(), files: 0 });
 }
 
 struct Memory(Collect<u64>);

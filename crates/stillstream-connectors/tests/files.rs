@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillstream_connectors::conformance::SourceDriver;
+use stillstream_conformance::SourceDriver;
 use stillstream_connectors::file_sink::FileCommittable;
 use stillstream_connectors::{CsvSource, FileSink, Malformed, OnMalformed, TextSource};
 use stillstream_runtime::clock::ManualClock;
@@ -104,7 +104,7 @@ fn a_file_that_became_shorter_than_its_position_is_refused() {
 fn paced(source: TextSource) -> Vec<usize> {
     let clock = Arc::new(ManualClock::default());
     let context = OpenContext::for_test("source", 0, 1).with_clock(clock.clone());
-    let mut driver = SourceDriver::open_in(&Arc::new(source), context).unwrap();
+    let mut driver = SourceDriver::open_in(&Arc::new(source), context, None).unwrap();
     let (mut at, mut ended) = (Vec::new(), false);
     while !ended {
         let (lines, over) = driver.until_idle().unwrap();

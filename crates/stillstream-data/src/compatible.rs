@@ -66,8 +66,11 @@ impl Schema {
     /// #[derive(Clone, Data)]
     /// #[data(crate = stillstream_data)]
     /// struct Visit { events: u32 }
-    /// let dropped = Visit::schema().dropped_fields(&old::Visit::schema());
-    /// assert!(dropped[0].starts_with("field `clicks` (u32) of `Visit`; if it is `events` now"));
+    /// let advice = "if it is `events` now, put #[data(alias = \"clicks\")] on that field";
+    /// assert_eq!(
+    ///     Visit::schema().dropped_fields(&old::Visit::schema()),
+    ///     [format!("field `clicks` (u32) of `Visit`; {advice}")],
+    /// );
     /// ```
     pub fn dropped_fields(&self, stored: &Schema) -> Vec<String> {
         let mut comparing = Comparing::default();

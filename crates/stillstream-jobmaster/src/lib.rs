@@ -92,8 +92,8 @@ pub use checkpoint::distribution::Distribution;
 pub use checkpoint::event::RequestId;
 pub use checkpoint::failure::{CheckpointFailure, FailureReason};
 pub use checkpoint::statistics::{
-    CheckpointStatistics, CheckpointStatus, CheckpointSummary, Counts, LongestPhases, Phase, RestoredSummary,
-    Slowest, SubtaskStatistics, explain,
+    CheckpointStatistics, CheckpointStatus, CheckpointSummary, Counts, LongestPhases, RestoredSummary,
+    Slowest, SubtaskPhase, SubtaskStatistics, explain,
 };
 pub use checkpoint::storage::{
     DiscardId, DiscardTarget, FoundRegister, References, RegisterOutcome, StorageAnswer, StorageCall,

@@ -57,9 +57,9 @@ pub struct Enumerated {
     pub assignment: Assignment,
 }
 
-/// From the JobManager to every worker of the attempt. Messages come in the order in which they were sent, and a
-/// task takes them in that order: what is assigned before a trigger is taken before its barrier, and what is
-/// assigned behind it after that.
+/// From the JobManager to every worker of the attempt. Messages come in the order in which they were sent,
+/// and a task takes them in that order: what is assigned before a trigger is taken before its barrier, and
+/// what is assigned behind it after that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control {
     /// Sources: record the position and emit barrier `id`.

@@ -99,14 +99,16 @@ fn end(properties: &Properties, transactional_id: &str, commit: bool) -> Result<
         let described = cluster.describe_transaction(&id).await?;
         let state = described.as_ref().map(|described| described.state.to_string());
         let Some(open) = described.filter(is_open) else {
-            let state = state.map_or("the cluster does not know it".into(), |state| format!("its state is {state}"));
+            let state =
+                state.map_or("the cluster does not know it".into(), |state| format!("its state is {state}"));
             return Err(KafkaError::NothingOpen { transactional_id: id, state });
         };
         if !commit {
             return cluster.fence(&id, open.timeout).await;
         }
         let v2 = cluster.has_transactions_v2().await?;
-        let key = TransactionKey { transactional_id: id, producer_id: open.producer_id, epoch: open.epoch, v2 };
+        let key =
+            TransactionKey { transactional_id: id, producer_id: open.producer_id, epoch: open.epoch, v2 };
         match cluster.end_transaction(&key, true).await? {
             Ended::Done => Ok(()),
             Ended::Unknown(answer) => Err(KafkaError::NothingOpen {

@@ -39,7 +39,7 @@ pub(crate) struct App {
     pub clock: Arc<dyn Clock>,
 }
 
-type Shared = State<Arc<App>>;
+type AppState = State<Arc<App>>;
 
 /// What is kept until the answer is sent: the outcome of an operation may be the last thing that a process
 /// says.
@@ -49,12 +49,12 @@ pub(crate) struct KeptUntilSent(Arc<Mutex<Vec<Arc<EndHold>>>>);
 /// All paths.
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
-        .route("/overview", get(async |app: Shared| Reply::ok(overview::overview(&app.jobs.all()))))
+        .route("/overview", get(async |app: AppState| Reply::ok(overview::overview(&app.jobs.all()))))
         .route("/config", get(async || Reply::ok(overview::config())))
-        .route("/jobs", get(async |app: Shared| Reply::ok(overview::ids(&app.jobs.all()))))
+        .route("/jobs", get(async |app: AppState| Reply::ok(overview::ids(&app.jobs.all()))))
         .route(
             "/jobs/overview",
-            get(async |app: Shared| Reply::ok(overview::jobs(&app.jobs.all(), app.clock.now_ms()))),
+            get(async |app: AppState| Reply::ok(overview::jobs(&app.jobs.all(), app.clock.now_ms()))),
         )
         .route("/jobs/{job}", get(job_details).patch(cancel))
         .route("/jobs/{job}/status", of_job(|job| json!({ "status": job.status().name() })))
@@ -87,7 +87,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-async fn check(State(app): Shared, request: Request, next: Next) -> Response {
+async fn check(State(app): AppState, request: Request, next: Next) -> Response {
     match app.guard.check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
@@ -96,28 +96,28 @@ async fn check(State(app): Shared, request: Request, next: Next) -> Response {
 
 /// `GET`: shows something of a job.
 fn of_job(show: fn(&JobClient) -> Value) -> MethodRouter<Arc<App>> {
-    get(move |State(app): Shared, Path(id): Path<String>| async move {
+    get(move |State(app): AppState, Path(id): Path<String>| async move {
         Answer::Ok(Reply::ok(show(&app.jobs.find(&id)?)))
     })
 }
 
-async fn job_details(State(app): Shared, Path(id): Path<String>) -> Answer {
+async fn job_details(State(app): AppState, Path(id): Path<String>) -> Answer {
     Ok(Reply::ok(job::details(&app.jobs.find(&id)?, app.clock.now_ms())))
 }
 
-async fn checkpoint(State(app): Shared, Path((id, checkpoint)): Path<(String, String)>) -> Answer {
+async fn checkpoint(State(app): AppState, Path((id, checkpoint)): Path<(String, String)>) -> Answer {
     Ok(Reply::ok(details::checkpoint(&app.jobs.find(&id)?, &checkpoint)?))
 }
 
 async fn subtasks(
-    State(app): Shared,
+    State(app): AppState,
     Path((id, checkpoint, vertex)): Path<(String, String, String)>,
 ) -> Answer {
     Ok(Reply::ok(details::subtasks(&app.jobs.find(&id)?, &checkpoint, &vertex)?))
 }
 
 /// `PATCH /jobs/:id?mode=cancel`.
-async fn cancel(State(app): Shared, Path(id): Path<String>, RawQuery(query): RawQuery) -> Answer {
+async fn cancel(State(app): AppState, Path(id): Path<String>, RawQuery(query): RawQuery) -> Answer {
     let job = app.jobs.find(&id)?;
     let query = query.unwrap_or_default();
     let mode = query.split('&').find_map(|pair| pair.strip_prefix("mode=")).unwrap_or("cancel");
@@ -247,7 +247,7 @@ struct CheckpointRequest {
 }
 
 async fn trigger_checkpoint(
-    State(app): Shared,
+    State(app): AppState,
     Path(id): Path<String>,
     bytes: Result<Bytes, BytesRejection>,
 ) -> Answer {
@@ -272,7 +272,7 @@ async fn trigger_checkpoint(
 }
 
 async fn checkpoint_status(
-    State(app): Shared,
+    State(app): AppState,
     Path((id, trigger)): Path<(String, String)>,
     Extension(kept): Extension<KeptUntilSent>,
 ) -> Answer {
@@ -296,7 +296,7 @@ struct SavepointRequest {
 }
 
 async fn trigger_savepoint(
-    State(app): Shared,
+    State(app): AppState,
     Path(id): Path<String>,
     bytes: Result<Bytes, BytesRejection>,
 ) -> Answer {
@@ -328,7 +328,7 @@ struct StopRequest {
     trigger: Option<String>,
 }
 
-async fn stop(State(app): Shared, Path(id): Path<String>, bytes: Result<Bytes, BytesRejection>) -> Answer {
+async fn stop(State(app): AppState, Path(id): Path<String>, bytes: Result<Bytes, BytesRejection>) -> Answer {
     let (job, request) = (app.jobs.find(&id)?, body::<StopRequest>(bytes)?);
     let (wanted, drain) = (request.format.wanted(directory(request.directory)?), request.drain);
     let what = if drain { "a stop that drains, with a savepoint" } else { "a stop with a savepoint" };
@@ -349,7 +349,7 @@ fn describe(what: &str, wanted: &Wanted) -> String {
 }
 
 async fn savepoint_status(
-    State(app): Shared,
+    State(app): AppState,
     Path((id, trigger)): Path<(String, String)>,
     Extension(kept): Extension<KeptUntilSent>,
 ) -> Answer {
@@ -366,7 +366,7 @@ struct DisposalRequest {
     path: String,
 }
 
-async fn dispose(State(app): Shared, bytes: Result<Bytes, BytesRejection>) -> Answer {
+async fn dispose(State(app): AppState, bytes: Result<Bytes, BytesRejection>) -> Answer {
     let request = body::<DisposalRequest>(bytes)?;
     let (trigger, jobs) = (TriggerId::random(), app.jobs.clone());
     let key = Key { group: Group::Disposals, job: None, trigger };
@@ -377,7 +377,7 @@ async fn dispose(State(app): Shared, bytes: Result<Bytes, BytesRejection>) -> An
 }
 
 async fn disposal_status(
-    State(app): Shared,
+    State(app): AppState,
     Path(trigger): Path<String>,
     Extension(kept): Extension<KeptUntilSent>,
 ) -> Answer {

@@ -5,9 +5,9 @@
 //! changed before it. The asynchronous one waits for it (RocksDB writes its memory tables and makes hard
 //! links) and uploads: files of sorted entries never change, so one that the last *completed* checkpoint
 //! holds is named again; all others are uploaded, also those that a checkpoint holds which was given up or is
-//! still under way, since nobody keeps them. A full checkpoint uploads them all, and so do those after it until
-//! its outcome is known: completed, it takes the place of all before it, and their files go. `MANIFEST`,
-//! `CURRENT` and `OPTIONS` say which files belong together and are uploaded each time.
+//! still under way, since nobody keeps them. A full checkpoint uploads them all, and so do those after it
+//! until its outcome is known: completed, it takes the place of all before it, and their files go.
+//! `MANIFEST`, `CURRENT` and `OPTIONS` say which files belong together and are uploaded each time.
 //!
 //! A native savepoint has the same files and shares none of them: all are uploaded to the place of the
 //! savepoint, and no checkpoint learns of them. So a savepoint can be moved and deleted by itself.
@@ -44,7 +44,8 @@ struct Known {
     completed: Option<CheckpointId>,
     /// Of checkpoints that were written and may become completed.
     written: BTreeMap<CheckpointId, Files>,
-    /// Full checkpoints whose outcome nobody told: once one is completed, nobody keeps what is confirmed here.
+    /// Full checkpoints whose outcome nobody told: once one is completed, nobody keeps what is confirmed
+    /// here.
     full: BTreeSet<CheckpointId>,
 }
 

@@ -1,5 +1,5 @@
 //! Messages between the JobManager and the workers of an attempt. In one process they go through channels,
-//! between processes as frames (see `job::wire`).
+//! between processes as frames (see `cluster::wire`).
 
 pub use stillstream_jobmaster::{
     AckMetrics, Assignment, AttemptSpec, ChannelTime, Control, Report, TaskTime,

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Counts by name, over all subtasks of a process (late records, skipped rows, expired entries, and what users
-/// count), and numbers that go up and down (how far a source is behind).
+/// Counts by name, over all subtasks of a process (late records, skipped rows, expired entries, and what
+/// users count), and numbers that go up and down (how far a source is behind).
 #[derive(Debug, Default)]
 pub struct Counters {
     counts: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
@@ -31,8 +31,8 @@ impl Counters {
         }
     }
 
-    /// Sets a number that goes up and down. In the figures of the job it is the sum over its processes, so only
-    /// one subtask at a time should set it to something else than 0.
+    /// Sets a number that goes up and down. In the figures of the job it is the sum over its processes, so
+    /// only one subtask at a time should set it to something else than 0.
     pub fn set(&self, name: &str, n: u64) {
         self.gauges.lock().insert((None, name.to_string()), n);
     }

@@ -11,8 +11,8 @@
 //!   and guessing wrong where costs more than the second line: 8.7 against 5.1 ns for an update in cache, no
 //!   difference from memory.
 //! - Wider entries: 7, 11 or 15 tags, then their slots.
-//! - A value that owns memory or is wide lies in a counted box ([`Shared`]), so that copying a page copies no
-//!   values.
+//! - A value that owns memory or is wide lies in a counted box ([`Counted`]), so that copying a page copies
+//!   no values.
 //! - Keys lie in the slot, unless they are very wide. A key that owns memory is cloned when its page is
 //!   copied.
 
@@ -24,9 +24,9 @@ use std::marker::PhantomData;
 use std::mem::needs_drop;
 use std::ptr;
 
+use super::counted::Counted;
 use super::keys::same;
 use super::pool::{PAGE_BYTES, Page};
-use super::shared::Shared;
 
 const LINE: usize = 64;
 /// Bytes of a bucket of small entries.
@@ -189,7 +189,7 @@ impl<K, V> Form<K, V> {
         // SAFETY: the slot is taken, so it starts with a key or the box of one
         unsafe {
             if Self::KEY_BOXED {
-                Shared::value(slot.cast::<*mut Shared<K>>().read())
+                Counted::value(slot.cast::<*mut Counted<K>>().read())
             } else {
                 slot.cast::<K>()
             }
@@ -212,7 +212,7 @@ impl<K, V> Form<K, V> {
         // SAFETY: the slot is taken, so the cell holds a value or the box of one
         unsafe {
             if Self::VALUE_BOXED {
-                Shared::value(cell.cast::<*mut Shared<V>>().read())
+                Counted::value(cell.cast::<*mut Counted<V>>().read())
             } else {
                 cell.cast::<V>()
             }
@@ -232,17 +232,17 @@ impl<K, V> Form<K, V> {
         if !Self::VALUE_BOXED {
             return cell.cast();
         }
-        let cell = cell.cast::<*mut Shared<V>>();
+        let cell = cell.cast::<*mut Counted<V>>();
         // SAFETY: the slot is taken, so the cell holds a box; the page is ours, so the cell may be changed
         unsafe {
             let mut held = cell.read();
-            if !Shared::is_alone(held) {
-                let own = Shared::new((*Shared::value(held)).clone());
+            if !Counted::is_alone(held) {
+                let own = Counted::new((*Counted::value(held)).clone());
                 cell.write(own);
-                Shared::release(held);
+                Counted::release(held);
                 held = own;
             }
-            Shared::value(held)
+            Counted::value(held)
         }
     }
 
@@ -256,12 +256,12 @@ impl<K, V> Form<K, V> {
         unsafe {
             let slot = Self::slot(page, spot);
             match Self::KEY_BOXED {
-                true => slot.cast::<*mut Shared<K>>().write(Shared::new(key)),
+                true => slot.cast::<*mut Counted<K>>().write(Counted::new(key)),
                 false => slot.cast::<K>().write(key),
             }
             let cell = Self::value_cell(page, spot);
             match Self::VALUE_BOXED {
-                true => cell.cast::<*mut Shared<V>>().write(Shared::new(value)),
+                true => cell.cast::<*mut Counted<V>>().write(Counted::new(value)),
                 false => cell.cast::<V>().write(value),
             }
         }
@@ -431,17 +431,17 @@ impl<K, V> Form<K, V> {
                 Self::disclaim(page, spot);
                 return (slot.cast::<K>().read(), cell.cast::<V>().read());
             }
-            let value_box = cell.cast::<*mut Shared<V>>();
-            let key_box = slot.cast::<*mut Shared<K>>();
-            let value = if Self::VALUE_BOXED { Shared::copy_if_held(value_box.read()) } else { None };
-            let key = if Self::KEY_BOXED { Shared::copy_if_held(key_box.read()) } else { None };
+            let value_box = cell.cast::<*mut Counted<V>>();
+            let key_box = slot.cast::<*mut Counted<K>>();
+            let value = if Self::VALUE_BOXED { Counted::copy_if_held(value_box.read()) } else { None };
+            let key = if Self::KEY_BOXED { Counted::copy_if_held(key_box.read()) } else { None };
             Self::disclaim(page, spot);
             let key = match Self::KEY_BOXED {
-                true => Shared::leave(key_box.read(), key),
+                true => Counted::leave(key_box.read(), key),
                 false => slot.cast::<K>().read(),
             };
             let value = match Self::VALUE_BOXED {
-                true => Shared::leave(value_box.read(), value),
+                true => Counted::leave(value_box.read(), value),
                 false => cell.cast::<V>().read(),
             };
             (key, value)
@@ -502,7 +502,7 @@ impl<K, V> Form<K, V> {
         let cell = Self::value_cell(page, spot);
         if Self::VALUE_BOXED {
             // SAFETY: the caller gives up the slot's hold. Values that are not boxed need no drop.
-            unsafe { Shared::<V>::release(cell.cast::<*mut Shared<V>>().read()) };
+            unsafe { Counted::<V>::release(cell.cast::<*mut Counted<V>>().read()) };
         }
     }
 
@@ -511,7 +511,7 @@ impl<K, V> Form<K, V> {
         // SAFETY: the caller gives up the slot's key
         unsafe {
             match Self::KEY_BOXED {
-                true => Shared::<K>::release(slot.cast::<*mut Shared<K>>().read()),
+                true => Counted::<K>::release(slot.cast::<*mut Counted<K>>().read()),
                 false => slot.cast::<K>().drop_in_place(),
             }
         }

@@ -23,7 +23,7 @@
 //! | `blocks` | memory for that |
 //! | `spare` | pages made present ahead of the worker |
 //! | `layout` | how entries lie in a page, by the types of key and value |
-//! | `shared` | the counted box for values that own memory |
+//! | `counted` | the counted box for values that own memory |
 //! | `grow` | splits, merges, and the spill for keys that no split can part |
 //! | `frozen` | images |
 //! | `numbers` | images of numbers, to be written once |
@@ -35,6 +35,7 @@
 
 mod batch;
 mod blocks;
+mod counted;
 mod frozen;
 mod grow;
 mod keys;
@@ -46,7 +47,6 @@ mod places;
 mod pool;
 mod region;
 mod saves;
-mod shared;
 mod spare;
 mod sweep;
 

@@ -22,7 +22,7 @@
 //! use stillstream::operator::{OperatorStateBackend, freeze_operator, operator_state};
 //! use stillstream::prelude::*;
 //! use stillstream::testing::StreamDriver;
-//! use stillstream::{CheckpointId, SnapshotForm};
+//! use stillstream::operator::{CheckpointId, SnapshotForm};
 //!
 //! /// Passes on every batch with its number, which goes on after a restore.
 //! #[derive(Default)]
@@ -55,7 +55,7 @@
 //!
 //! let new = || {
 //!     StreamDriver::new(|words: &DataStream<String>| {
-//!         words.transform("numbered", || Ok(Numbered::default())).uid("numbered")
+//!         words.transform::<(u64, String), _>("numbered", || Ok(Numbered::default())).uid("numbered")
 //!     })
 //! };
 //! let mut driver = new();
@@ -68,7 +68,7 @@
 
 use stillstream_runtime::exchange::KeySelector;
 use stillstream_state::{Data, Key, StateError};
-use stillstream_types::{CheckpointId, OperatorSubtaskState, Result, SnapshotForm};
+use stillstream_types::{OperatorSubtaskState, Result};
 
 pub use stillstream_runtime::backends::KeyedStateBackend;
 pub use stillstream_runtime::waker::Waker;
@@ -76,6 +76,7 @@ pub use stillstream_runtime::{
     AnyBatch, AsyncSnapshot, Batch, Emission, OpenContext, Operator, Output, PendingTimers,
 };
 pub use stillstream_state::{KeyedBackend, OperatorStateBackend};
+pub use stillstream_types::{CheckpointId, SnapshotForm};
 
 use crate::data_stream::DataStream;
 use crate::graph::NodeSpec;

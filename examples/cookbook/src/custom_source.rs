@@ -45,7 +45,7 @@ struct Reader {
 
 impl SplitReader<String, Shard> for Reader {
     fn assign(&mut self, shards: Vec<Shard>) -> Result<()> {
-        self.shards = shards;
+        self.shards.extend(shards);
         Ok(())
     }
 

@@ -45,10 +45,11 @@ const MAX_EXTENSION: usize = 64;
 ///
 /// Parts that are there may be taken away at any time: what was committed is noted in
 /// `<folder>/.committed-<sink>/`, by the names of empty files. `<sink>` is made of the job's name, the sink's
-/// uid and the place of the job's checkpoints, so several sinks, several jobs and several runs of one job that
-/// know nothing of each other may share a folder; no part ever takes the place of another file. Parts of earlier
-/// runs stay as they are. A job that goes on with its checkpoints in another place commits what waits for it;
-/// what the old place's run had begun and not prepared stays in its `.staging-<sink>`, for a person to delete.
+/// uid and the place of the job's checkpoints, so several sinks, several jobs and several runs of one job
+/// that know nothing of each other may share a folder; no part ever takes the place of another file. Parts of
+/// earlier runs stay as they are. A job that goes on with its checkpoints in another place commits what waits
+/// for it; what the old place's run had begun and not prepared stays in its `.staging-<sink>`, for a person
+/// to delete.
 ///
 /// The folder must be the same file system on all machines of the job. Files are readable for the user that
 /// runs the job alone, unless `stillstream.files.access` says otherwise.

@@ -33,8 +33,8 @@ pub(crate) const COMMITTED: &str = ".committed-";
 pub(crate) struct SinkTag(String);
 
 impl SinkTag {
-    /// `home`: where the job keeps its checkpoints. Two runs of one job that keep them in different places know
-    /// nothing of each other, and take nothing of each other's for a left-over.
+    /// `home`: where the job keeps its checkpoints. Two runs of one job that keep them in different places
+    /// know nothing of each other, and take nothing of each other's for a left-over.
     pub fn new(job: JobId, operator: OperatorId, home: &str) -> Self {
         let hash = match home {
             "" => murmur3_128(format!("{job}/{operator}").as_bytes()),

@@ -92,7 +92,7 @@ impl CommittableFile {
 impl<T> FileWriter<T> {
     pub fn open(sink: &FileSink<T>, context: &SinkContext) -> Result<Self, ConnectorError> {
         let (folder, access) = (sink.folder.clone(), context.file_access);
-        let tag = SinkTag::new(context.job, context.operator, &context.checkpoint_home);
+        let tag = SinkTag::new(context.job, context.operator, &context.checkpoint_storage);
         let staging = tag.staging_folder();
         let (generation, subtask) = (context.generation, context.subtask.0);
         if !folder.exists() {
@@ -193,7 +193,7 @@ pub(crate) struct FileCommitter {
 impl FileCommitter {
     pub fn open<T>(sink: &FileSink<T>, context: &SinkContext) -> Self {
         let folder = sink.folder.clone();
-        let tag = SinkTag::new(context.job, context.operator, &context.checkpoint_home);
+        let tag = SinkTag::new(context.job, context.operator, &context.checkpoint_storage);
         let marks = folder.join(tag.committed_folder());
         let committed = context.checkpointing.then(|| Committed::new(marks, context.file_access));
         Self { folder, staging: tag.staging_folder(), access: context.file_access, committed }

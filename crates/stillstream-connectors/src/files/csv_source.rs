@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use stillstream_runtime::connect::{SourceContext, SplitReader, SplitSource};
+use stillstream_runtime::connect::{Enumerator, EnumeratorContext, SourceContext, SplitReader, SplitSource};
 use stillstream_state::Data;
 use stillstream_types::{ErrorKind, Result, ResultExt};
 
 use super::csv_rows::{CsvRows, Dialect};
-use super::paths::{IntoPaths, find};
+use super::enumerator::{Cut, FileEnumerator};
+use super::paths::{Found, IntoPaths, find};
 use super::reader::FileReader;
 use super::split::{FileSplit, OnMalformed};
 use crate::ConnectorError;
@@ -27,7 +28,8 @@ use crate::pace::Rate;
 ///
 /// Positions are byte offsets of rows, so a restart goes on with exactly the next row (a compressed file is
 /// decompressed up to there). A file is one split, as a quoted field may hold line ends. The files are listed
-/// when the job starts for the first time; a restored job reads the files of its checkpoint.
+/// when the job starts for the first time, and a restored job reads the files of its checkpoint; or files are
+/// looked for again and again ([`watch`](Self::watch)).
 ///
 /// ```
 /// use stillstream_connectors::{CsvSource, OnMalformed};
@@ -48,6 +50,7 @@ pub struct CsvSource<T> {
     dialect: Dialect,
     on_malformed: OnMalformed,
     rate: Rate,
+    watch: Option<Duration>,
     rows: PhantomData<fn() -> T>,
 }
 
@@ -71,6 +74,7 @@ impl<T> CsvSource<T> {
             dialect: Dialect::default(),
             on_malformed: OnMalformed::Fail,
             rate: Rate::Unlimited,
+            watch: None,
             rows: PhantomData,
         }
     }
@@ -112,6 +116,16 @@ impl<T> CsvSource<T> {
         self
     }
 
+    /// Looks for new files as often as this, for ever: the source does not end, and a folder may be empty at first.
+    /// A file is recognised by its path and read once, as it is then: move files into the folder when they are
+    /// whole, or write them under a name that begins with `.` or `_` first. One that changes after it was found is
+    /// said in the log, and counted as `<source>.changed-files`. Every checkpoint has the paths of all files that
+    /// were found.
+    pub fn watch(mut self, every: Duration) -> Self {
+        self.watch = Some(every);
+        self
+    }
+
     /// Reads at the speed at which each subtask's files take about this long together: a recorded day can be
     /// replayed in a minute.
     pub fn spread_over(mut self, duration: Duration) -> Self {
@@ -120,26 +134,40 @@ impl<T> CsvSource<T> {
     }
 }
 
+impl<T> CsvSource<T> {
+    fn cut(&self) -> Cut {
+        let watched = self.watch.is_some();
+        Arc::new(move |found: Vec<Found>| {
+            let of = if watched { u32::MAX } else { found.len() as u32 };
+            let split = |file: Found| FileSplit {
+                path: file.path,
+                gzip: file.gzip,
+                start: 0,
+                end: u64::MAX,
+                next: 0,
+                lines: 0,
+                columns: 0,
+                done: false,
+                bytes: file.bytes,
+                of,
+            };
+            found.into_iter().map(split).collect()
+        })
+    }
+}
+
 impl<T: Data + DeserializeOwned> SplitSource for CsvSource<T> {
     type Item = T;
     type Split = FileSplit;
 
     fn splits(&self) -> Result<Vec<FileSplit>> {
-        let found = find(&self.paths).map_err(ConnectorError::into_error)?;
-        let of = found.len() as u32;
-        let split = |file: super::paths::Found| FileSplit {
-            path: file.path,
-            gzip: file.gzip,
-            start: 0,
-            end: u64::MAX,
-            next: 0,
-            lines: 0,
-            columns: 0,
-            done: false,
-            bytes: file.bytes,
-            of,
-        };
-        Ok(found.into_iter().map(split).collect())
+        let found = find(&self.paths, self.watch.is_some()).map_err(ConnectorError::into_error)?;
+        Ok(self.cut()(found))
+    }
+
+    fn enumerator(&self, context: &EnumeratorContext) -> Result<Option<Enumerator<FileSplit>>> {
+        let files = FileEnumerator::new(context, &self.paths, self.watch, self.cut());
+        Ok(Some(Enumerator::new(files)))
     }
 
     fn reader(&self, context: &SourceContext) -> Result<Box<dyn SplitReader<T, FileSplit>>> {
@@ -156,6 +184,7 @@ impl<T: Data + DeserializeOwned> SplitSource for CsvSource<T> {
     fn validate(&self) -> Result<()> {
         self.dialect.check().kind(ErrorKind::Configuration)?;
         self.rate.check().kind(ErrorKind::Configuration)?;
+        self.rate.check_watched(self.watch.is_some()).kind(ErrorKind::Configuration)?;
         self.splits().kind(ErrorKind::Configuration).map(drop)
     }
 }

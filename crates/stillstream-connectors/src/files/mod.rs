@@ -13,6 +13,7 @@
 
 mod csv_rows;
 mod csv_source;
+mod enumerator;
 mod input;
 mod paths;
 mod reader;

@@ -49,28 +49,44 @@ pub(crate) struct Found {
     pub bytes: u64,
 }
 
-/// All files that the paths stand for. Opens each of them, so that one that can't be read is found here.
-pub(crate) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, ConnectorError> {
+/// All files that the paths stand for. Opens each of them, so that one that can't be read is found here. With
+/// `watched` a folder may be empty: its files are to come.
+pub(crate) fn find(paths: &[PathBuf], watched: bool) -> Result<Vec<Found>, ConnectorError> {
+    let mut found = Vec::new();
+    for file in list_all(paths, watched)? {
+        found.extend(look_at(&file, watched)?);
+    }
+    Ok(found)
+}
+
+/// The paths of all files that the paths stand for.
+pub(crate) fn list_all(paths: &[PathBuf], watched: bool) -> Result<Vec<PathBuf>, ConnectorError> {
     if paths.is_empty() {
         return Err(ConnectorError::NoPaths);
     }
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     for path in paths {
         ConnectorError::check_home(path)?;
         let metadata = fs::metadata(path).map_err(ConnectorError::read(path))?;
         if !metadata.is_dir() {
-            found.push(inspect(path)?);
+            all.push(path.clone());
             continue;
         }
-        let before = found.len();
-        for file in list(path)? {
-            found.push(inspect(&file)?);
-        }
-        if found.len() == before {
+        let before = all.len();
+        all.extend(list(path)?);
+        if all.len() == before && !watched {
             return Err(ConnectorError::EmptyFolder { path: absolute(path) });
         }
     }
-    Ok(found)
+    Ok(all)
+}
+
+/// What kind of file it is. With `watched` one that is gone by now is none.
+pub(crate) fn look_at(path: &Path, watched: bool) -> Result<Option<Found>, ConnectorError> {
+    match inspect(path) {
+        Err(_) if watched && !path.exists() => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 fn list(folder: &Path) -> Result<Vec<PathBuf>, ConnectorError> {
@@ -79,8 +95,15 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, ConnectorError> {
         let entry = entry.map_err(ConnectorError::read(folder))?;
         let path = entry.path();
         let hidden = entry.file_name().as_encoded_bytes().first().is_some_and(|first| b"._".contains(first));
-        if !hidden && fs::metadata(&path).map_err(ConnectorError::read(&path))?.is_file() {
-            files.push(path);
+        if hidden {
+            continue;
+        }
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_file() => files.push(path),
+            Ok(_) => {}
+            // it was moved away since the folder was listed
+            Err(_) if fs::symlink_metadata(&path).is_err() => {}
+            Err(error) => return Err(ConnectorError::read(&path)(error)),
         }
     }
     files.sort();

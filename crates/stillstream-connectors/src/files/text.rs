@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillstream_runtime::connect::{SourceContext, SplitReader, SplitSource};
+use stillstream_runtime::connect::{Enumerator, EnumeratorContext, SourceContext, SplitReader, SplitSource};
 use stillstream_types::{ErrorKind, Result, ResultExt};
 
 use super::input::{Input, open};
-use super::paths::{IntoPaths, find};
+use super::enumerator::{Cut, FileEnumerator};
+use super::paths::{Found, IntoPaths, find};
 use super::reader::FileReader;
 use super::rows::Rows;
 use super::split::{FileSplit, Malformed, OnMalformed};
@@ -39,6 +40,7 @@ pub struct TextSource {
     split_size: u64,
     on_malformed: OnMalformed,
     rate: Rate,
+    watch: Option<Duration>,
 }
 
 impl fmt::Debug for TextSource {
@@ -55,6 +57,7 @@ impl TextSource {
             split_size: SPLIT_SIZE,
             on_malformed: OnMalformed::Fail,
             rate: Rate::Unlimited,
+            watch: None,
         }
     }
 
@@ -76,10 +79,60 @@ impl TextSource {
         self
     }
 
+    /// Looks for new files as often as this, for ever: the source does not end, and a folder may be empty at first.
+    /// A file is recognised by its path and read once, as it is then: move files into the folder when they are
+    /// whole, or write them under a name that begins with `.` or `_` first. One that changes after it was found is
+    /// said in the log, and counted as `<source>.changed-files`. Every checkpoint has the paths of all files that
+    /// were found.
+    pub fn watch(mut self, every: Duration) -> Self {
+        self.watch = Some(every);
+        self
+    }
+
     /// Reads at the speed at which all files together take about this long.
     pub fn spread_over(mut self, duration: Duration) -> Self {
         self.rate = Rate::SpreadOver(duration);
         self
+    }
+}
+
+/// Cuts a file into splits of this size, or leaves it whole.
+fn cut_file(file: &Found, split_size: u64) -> Vec<FileSplit> {
+    let whole = file.gzip || file.bytes <= split_size.max(1);
+    let size = if whole { u64::MAX } else { split_size.max(1) };
+    let (mut splits, mut start) = (Vec::new(), 0u64);
+    loop {
+        let end = start.saturating_add(size);
+        let last = whole || end >= file.bytes;
+        splits.push(FileSplit {
+            path: file.path.clone(),
+            gzip: file.gzip,
+            start,
+            end: if last { u64::MAX } else { end },
+            next: start,
+            lines: 0,
+            columns: 0,
+            done: false,
+            bytes: end.min(file.bytes) - start,
+            of: 0,
+        });
+        if last {
+            return splits;
+        }
+        start = end;
+    }
+}
+
+impl TextSource {
+    fn cut(&self) -> Cut {
+        let (split_size, watched) = (self.split_size, self.watch.is_some());
+        Arc::new(move |found: Vec<Found>| {
+            let mut splits: Vec<FileSplit> =
+                found.iter().flat_map(|file| cut_file(file, split_size)).collect();
+            let of = if watched { u32::MAX } else { splits.len() as u32 };
+            splits.iter_mut().for_each(|split| split.of = of);
+            splits
+        })
     }
 }
 
@@ -88,35 +141,13 @@ impl SplitSource for TextSource {
     type Split = FileSplit;
 
     fn splits(&self) -> Result<Vec<FileSplit>> {
-        let mut splits = Vec::new();
-        for file in find(&self.paths).map_err(ConnectorError::into_error)? {
-            let whole = file.gzip || file.bytes <= self.split_size.max(1);
-            let size = if whole { u64::MAX } else { self.split_size.max(1) };
-            let mut start = 0u64;
-            loop {
-                let end = start.saturating_add(size);
-                let last = whole || end >= file.bytes;
-                splits.push(FileSplit {
-                    path: file.path.clone(),
-                    gzip: file.gzip,
-                    start,
-                    end: if last { u64::MAX } else { end },
-                    next: start,
-                    lines: 0,
-                    columns: 0,
-                    done: false,
-                    bytes: end.min(file.bytes) - start,
-                    of: 0,
-                });
-                if last {
-                    break;
-                }
-                start = end;
-            }
-        }
-        let of = splits.len() as u32;
-        splits.iter_mut().for_each(|split| split.of = of);
-        Ok(splits)
+        let found = find(&self.paths, self.watch.is_some()).map_err(ConnectorError::into_error)?;
+        Ok(self.cut()(found))
+    }
+
+    fn enumerator(&self, context: &EnumeratorContext) -> Result<Option<Enumerator<FileSplit>>> {
+        let files = FileEnumerator::new(context, &self.paths, self.watch, self.cut());
+        Ok(Some(Enumerator::new(files)))
     }
 
     fn reader(&self, context: &SourceContext) -> Result<Box<dyn SplitReader<String, FileSplit>>> {
@@ -131,6 +162,7 @@ impl SplitSource for TextSource {
 
     fn validate(&self) -> Result<()> {
         self.rate.check().kind(ErrorKind::Configuration)?;
+        self.rate.check_watched(self.watch.is_some()).kind(ErrorKind::Configuration)?;
         self.splits().kind(ErrorKind::Configuration).map(drop)
     }
 }

@@ -3,7 +3,7 @@
 use stillstream_types::{CheckpointId, CheckpointKind, ErrorKind, SubtaskId};
 
 use super::CheckpointCoordinator;
-use super::in_progress::{Abandoned, Pending, Phase};
+use super::in_progress::{Abandoned, CheckpointPhase, Pending};
 use crate::checkpoint::command::Command;
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason, Verdict};
 use crate::checkpoint::pending::{Acknowledged, Files};
@@ -24,18 +24,18 @@ impl CheckpointCoordinator {
         let Some((files, phase)) = self.in_progress.get(id).map(|p| (p.checkpoint.files(), p.phase())) else {
             return;
         };
-        if let (Files::Savepoint(location), Phase::Registering) = (&files, phase) {
+        if let (Files::Savepoint(location), CheckpointPhase::Registering) = (&files, phase) {
             let message =
                 format!("{message}; the savepoint itself is complete, and is left in place: {location}");
             return self.fail_and_leave(id, reason, &message);
         }
         let mut shared = self.shared.abort(id);
-        if phase == Phase::WritingMetadata {
+        if phase == CheckpointPhase::WritingMetadata {
             let (files, shared) = (files.clone(), std::mem::take(&mut shared));
             self.in_progress.abandon_write(id, Abandoned { files, shared });
         }
         self.give_up(id, reason, message, Some(files.clone()));
-        if phase != Phase::WritingMetadata {
+        if phase != CheckpointPhase::WritingMetadata {
             self.discard_all(id, &files, shared);
         }
         // a task that declined, or that is late, may have written more than it said

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use stillstream_types::{CheckpointId, Generation, SubtaskId, TaskSnapshot, checkpoint_paths};
 
 use super::CheckpointCoordinator;
-use super::in_progress::Phase;
+use super::in_progress::CheckpointPhase;
 use crate::checkpoint::cleaner::files_of;
 use crate::checkpoint::command::Command;
 use crate::checkpoint::failure::FailureReason;
@@ -62,7 +62,7 @@ impl CheckpointCoordinator {
                     let message =
                         format!("{label} acknowledged state of operator {operator}, which it does not run");
                     self.fail_checkpoint(id, FailureReason::CheckpointDeclined, &message);
-                } else if last && pending.phase() == Phase::Collecting {
+                } else if last && pending.phase() == CheckpointPhase::Collecting {
                     self.write_metadata(id);
                 }
             }

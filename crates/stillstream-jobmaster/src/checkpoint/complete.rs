@@ -8,7 +8,7 @@ use stillstream_types::{
     OperatorState,
 };
 
-use super::in_progress::{Abandoned, Pending, Phase};
+use super::in_progress::{Abandoned, CheckpointPhase, Pending};
 use super::{CheckpointCoordinator, records};
 use crate::checkpoint::command::{CheckpointReport, Command};
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
@@ -23,7 +23,7 @@ impl CheckpointCoordinator {
     pub(super) fn write_metadata(&mut self, id: CheckpointId) {
         let Some(operators) = self.in_progress.get(id).map(|pending| self.operators(pending)) else { return };
         let Some(pending) = self.in_progress.get_mut(id) else { return };
-        pending.enter(Phase::WritingMetadata);
+        pending.enter(CheckpointPhase::WritingMetadata);
         let savepoint = pending.checkpoint.is_savepoint().then(|| pending.checkpoint.path.clone());
         let metadata = Box::new(CheckpointMetadata {
             id,
@@ -80,7 +80,8 @@ impl CheckpointCoordinator {
                 (files, _) => self.discard_all(id, &files, shared),
             };
         }
-        let Some(pending) = self.in_progress.get_mut(id).filter(|p| p.phase() == Phase::WritingMetadata)
+        let Some(pending) =
+            self.in_progress.get_mut(id).filter(|p| p.phase() == CheckpointPhase::WritingMetadata)
         else {
             return;
         };
@@ -90,12 +91,12 @@ impl CheckpointCoordinator {
         match outcome {
             WriteOutcome::Written if is_savepoint && !last => self.announce(id),
             WriteOutcome::Written => {
-                pending.enter(Phase::Registering);
+                pending.enter(CheckpointPhase::Registering);
                 let path = path.to_string();
                 self.register.push(Purpose::Complete(CompletedRef { id, path }), self.clock.now());
             }
             WriteOutcome::Failed(text) => {
-                pending.enter(Phase::Collecting);
+                pending.enter(CheckpointPhase::Collecting);
                 self.fail_checkpoint(id, reason, &format!("{path}/_metadata could not be written: {text}"));
             }
             WriteOutcome::Unknown(text) if is_savepoint => {
@@ -109,7 +110,7 @@ impl CheckpointCoordinator {
             WriteOutcome::Unknown(text) => {
                 // the register does not name it and never will, so nobody will read it; if the file appears
                 // after the deletion, the next start removes it
-                pending.enter(Phase::Collecting);
+                pending.enter(CheckpointPhase::Collecting);
                 let message = format!("it is not known whether {path}/_metadata was written: {text}");
                 self.fail_checkpoint(id, reason, &message);
             }

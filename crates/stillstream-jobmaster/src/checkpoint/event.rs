@@ -30,8 +30,8 @@ pub enum Event {
         /// The states of the sources' enumerators.
         enumerators: BTreeMap<OperatorId, Arc<[u8]>>,
     },
-    /// An enumerator has another state. What it has assigned to come to it has been told to the tasks: the next
-    /// trigger follows that.
+    /// An enumerator has another state. What it has assigned to come to it has been told to the tasks: the
+    /// next trigger follows that.
     Enumerated {
         /// Which attempt.
         generation: Generation,

@@ -12,7 +12,7 @@ const REMEMBERED: usize = 16;
 
 /// How far a checkpoint is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
+pub(super) enum CheckpointPhase {
     /// Tasks acknowledge.
     Collecting,
     /// All have acknowledged, and `_metadata` is being written.
@@ -26,7 +26,7 @@ pub(super) enum Phase {
 pub(super) struct Pending {
     pub(super) checkpoint: PendingCheckpoint,
     generation: Generation,
-    phase: Phase,
+    phase: CheckpointPhase,
     // tasks may build on its files
     base: Option<CheckpointId>,
 }
@@ -38,18 +38,18 @@ impl Pending {
         generation: Generation,
         base: Option<CheckpointId>,
     ) -> Self {
-        Self { checkpoint, generation, phase: Phase::Collecting, base }
+        Self { checkpoint, generation, phase: CheckpointPhase::Collecting, base }
     }
 
     pub(super) fn generation(&self) -> Generation {
         self.generation
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> CheckpointPhase {
         self.phase
     }
 
-    pub(super) fn enter(&mut self, phase: Phase) {
+    pub(super) fn enter(&mut self, phase: CheckpointPhase) {
         self.phase = phase;
     }
 }

@@ -17,7 +17,7 @@ pub const HISTORY: usize = 10;
 
 /// A part of a checkpoint's time in one subtask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
+pub enum SubtaskPhase {
     /// From the trigger to the first barrier.
     StartDelay,
     /// From the first barrier to the last.
@@ -28,7 +28,7 @@ pub enum Phase {
     Asynchronous,
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for SubtaskPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::StartDelay => "start delay (the barrier came late: look for back pressure upstream)",
@@ -49,7 +49,7 @@ pub struct Slowest {
     /// From the trigger to its acknowledgement.
     pub after: Duration,
     /// Where most of its time went.
-    pub phase: Phase,
+    pub phase: SubtaskPhase,
     /// How long that phase took.
     pub phase_took: Duration,
 }
@@ -199,12 +199,12 @@ pub(crate) fn missing_text(count: usize, of: usize, named: &[(SubtaskId, String)
 }
 
 /// The phase that took most of a subtask's time, and how long.
-pub fn slowest_phase(metrics: &AckMetrics) -> (Phase, Duration) {
-    let mut worst = (Phase::StartDelay, metrics.start_delay);
+pub fn slowest_phase(metrics: &AckMetrics) -> (SubtaskPhase, Duration) {
+    let mut worst = (SubtaskPhase::StartDelay, metrics.start_delay);
     for next in [
-        (Phase::Alignment, metrics.alignment),
-        (Phase::Synchronous, metrics.synchronous),
-        (Phase::Asynchronous, metrics.asynchronous),
+        (SubtaskPhase::Alignment, metrics.alignment),
+        (SubtaskPhase::Synchronous, metrics.synchronous),
+        (SubtaskPhase::Asynchronous, metrics.asynchronous),
     ] {
         if next.1 > worst.1 {
             worst = next;
@@ -224,7 +224,8 @@ pub struct Counts {
     pub completed: u64,
     /// Failed or aborted.
     pub failed: u64,
-    /// Savepoints among those that failed: a person has been told of each, and the job does not depend on them.
+    /// Savepoints among those that failed: a person has been told of each, and the job does not depend on
+    /// them.
     pub failed_savepoints: u64,
     /// Attempts that were begun from a checkpoint.
     pub restored: u64,

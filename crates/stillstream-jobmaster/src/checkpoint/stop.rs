@@ -17,7 +17,7 @@ use stillstream_types::{CheckpointId, CheckpointKind, Generation, JobOutcome, Sa
 
 use super::CheckpointCoordinator;
 use super::attempt::Attempt;
-use super::in_progress::Phase;
+use super::in_progress::CheckpointPhase;
 use crate::checkpoint::command::{CheckpointReport, Command};
 use crate::checkpoint::event::RequestId;
 use crate::checkpoint::failure::{CheckpointFailure, FailureReason};
@@ -165,7 +165,9 @@ impl CheckpointCoordinator {
             Some((id, _)) if self.register.is_writing(id) => {
                 format!("; it is not known yet whether {what} is complete")
             }
-            Some((_, Phase::Registering)) if stop.target.is_some() => format!("; {what} is complete"),
+            Some((_, CheckpointPhase::Registering)) if stop.target.is_some() => {
+                format!("; {what} is complete")
+            }
             _ => String::new(),
         };
         // it cannot be taken back: the snapshot is the truth, and its output is being committed

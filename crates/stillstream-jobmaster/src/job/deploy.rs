@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stillstream_types::{CompletedRef, Error, ErrorKind, Generation, Result};
 
-use super::engine::{Attempt, JobEngine, Phase};
+use super::engine::{Attempt, JobEngine, JobPhase};
 use super::interface::{JobCommand, RestoreFrom};
 use crate::checkpoint::event::Event;
 use crate::message::{AttemptSpec, RestoredState};
@@ -12,14 +12,14 @@ use crate::message::{AttemptSpec, RestoredState};
 impl JobEngine {
     pub(super) fn request_attempt(&mut self) {
         self.out.push(JobCommand::Reached("before-attempt"));
-        self.phase = Phase::Preparing { until: None };
+        self.phase = JobPhase::Preparing { until: None };
         // the coordinator claims a new generation first; `BeginAttempt` says which
         self.coordinate(Event::AttemptRequested);
     }
 
     /// The register is this generation's.
     pub(super) fn begin_attempt(&mut self, generation: Generation, restore_from: Option<CompletedRef>) {
-        let Phase::Preparing { until } = &mut self.phase else { return };
+        let JobPhase::Preparing { until } = &mut self.phase else { return };
         *until = Some(self.at.now + self.job.checkpoint.timeout);
         self.attempt = Attempt { generation, ..Attempt::default() };
         let from = match (restore_from, &self.job.from_snapshot) {
@@ -42,7 +42,7 @@ impl JobEngine {
         // Without a time by which it has to be there nothing has been asked for in this phase: it is what an
         // attempt wanted that has been given up since. Its tasks would run under a generation that the
         // coordinator does not know.
-        let wanted = matches!(self.phase, Phase::Preparing { until: Some(_) });
+        let wanted = matches!(self.phase, JobPhase::Preparing { until: Some(_) });
         if generation != self.attempt.generation || !wanted {
             return;
         }
@@ -57,13 +57,13 @@ impl JobEngine {
         self.attempt.not_ended = subtasks();
         self.attempt.enumerators =
             restored.as_ref().map(|restored| restored.enumerators.clone()).unwrap_or_default();
-        self.phase = Phase::Deploying(subtasks());
+        self.phase = JobPhase::Deploying(subtasks());
         self.out.push(JobCommand::Deploy(AttemptSpec { generation, restored: restored.map(Arc::new) }));
     }
 
     /// Nothing runs, so nothing has to stop: it is a failed attempt like any other.
     pub(super) fn on_not_deployed(&mut self, generation: Generation, error: Error) {
-        if generation != self.attempt.generation || !matches!(self.phase, Phase::Deploying(_)) {
+        if generation != self.attempt.generation || !matches!(self.phase, JobPhase::Deploying(_)) {
             return;
         }
         self.attempt.stopped.extend(0..self.job.workers);

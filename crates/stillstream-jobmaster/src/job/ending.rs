@@ -1,12 +1,12 @@
 //! The job's end: finished, stopped, suspended, cancelled, failed or taken over.
 //!
 //! The coordinator records the outcome and answers with `FinishJob`, or with `EndUnrecorded` when its time is
-//! over: so [`Phase::Ending`] is left in any case. *Finished* comes before everything else: it is recorded
+//! over: so [`JobPhase::Ending`] is left in any case. *Finished* comes before everything else: it is recorded
 //! when all output is committed, and neither a cancel nor a failure that comes later can take that back.
 
 use stillstream_types::{Error, ErrorKind, ExternalizedCheckpointRetention as Retention, JobOutcome, Result};
 
-use super::engine::{JobEngine, Phase};
+use super::engine::{JobEngine, JobPhase};
 use super::interface::{JobCommand, Level};
 use super::status::JobStatus;
 use super::stopping::StopReason;
@@ -48,12 +48,12 @@ impl JobEngine {
             return self.on_good_end_recorded(outcome);
         }
         // a job ends once
-        if matches!(self.phase, Phase::Ended) {
+        if matches!(self.phase, JobPhase::Ended) {
             return;
         }
-        let phase = std::mem::replace(&mut self.phase, Phase::Ended);
+        let phase = std::mem::replace(&mut self.phase, JobPhase::Ended);
         let error = match (phase, outcome) {
-            (Phase::Ending { error }, _) => error,
+            (JobPhase::Ending { error }, _) => error,
             (_, JobOutcome::Cancelled) => self.cancelled(),
             _ => Error::new(ErrorKind::User, format!("job `{}` failed", self.job.name)),
         };
@@ -71,16 +71,16 @@ impl JobEngine {
         self.out.push(JobCommand::Reached("after-finish"));
         self.recorded = Some(outcome);
         match self.phase {
-            Phase::Running if outcome == JobOutcome::Finished || self.attempt.drained => {
-                self.phase = Phase::Draining { until: self.stop_by() };
+            JobPhase::Running if outcome == JobOutcome::Finished || self.attempt.drained => {
+                self.phase = JobPhase::Draining { until: self.stop_by() };
                 self.tell(Control::Finish);
             }
             // the tasks hold back what they have behind the last barrier: it is not to be emitted
-            Phase::Running => self.stop(StopReason::Recorded),
+            JobPhase::Running => self.stop(StopReason::Recorded),
             // a cancel or a failure is stopping the workers; the job has finished all the same
-            Phase::Stopping { .. } | Phase::Draining { .. } | Phase::Ended => {}
-            Phase::Deploying(_) => self.stop(StopReason::Cancel),
-            Phase::Ending { .. } | Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => {
+            JobPhase::Stopping { .. } | JobPhase::Draining { .. } | JobPhase::Ended => {}
+            JobPhase::Deploying(_) => self.stop(StopReason::Cancel),
+            JobPhase::Ending { .. } | JobPhase::Preparing { .. } | JobPhase::WaitingToRestart { .. } => {
                 self.end_well()
             }
         }
@@ -90,8 +90,8 @@ impl JobEngine {
     pub(super) fn end_unrecorded(&mut self, outcome: JobOutcome, message: &str) {
         let text = format!("{message} in {}", self.job.place);
         self.log(Level::Error, text.clone());
-        match std::mem::replace(&mut self.phase, Phase::Ended) {
-            Phase::Ending { error } => {
+        match std::mem::replace(&mut self.phase, JobPhase::Ended) {
+            JobPhase::Ending { error } => {
                 let cancelled = outcome == JobOutcome::Cancelled || error.kind() == ErrorKind::Cancelled;
                 let error = error.context(text);
                 match cancelled {
@@ -102,7 +102,7 @@ impl JobEngine {
                     false => self.end_failed(error),
                 }
             }
-            Phase::Ended => {}
+            JobPhase::Ended => {}
             // everything is committed, and the workers wait for the word that the end is recorded
             other => {
                 self.phase = other;
@@ -150,13 +150,13 @@ impl JobEngine {
             self.log(Level::Warn, format!("the job had ended before: {error}"));
             return self.end_well();
         }
-        self.phase = Phase::Ending { error };
+        self.phase = JobPhase::Ending { error };
         self.measure();
         self.coordinate(Event::JobEnded { outcome });
     }
 
     fn end(&mut self, result: Result<()>) {
-        self.phase = Phase::Ended;
+        self.phase = JobPhase::Ended;
         if let Err(error) = &result {
             self.suspend_failed(&error.to_string());
         }

@@ -48,7 +48,7 @@ pub(super) struct Attempt {
 
 /// Where the job is.
 #[derive(Debug)]
-pub(super) enum Phase {
+pub(super) enum JobPhase {
     /// The register, or the state to restore, is being read; the latter has to be there at this time.
     Preparing { until: Option<Duration> },
     /// Workers are opening their tasks; these have not.
@@ -73,7 +73,7 @@ pub(super) enum Phase {
     Ended,
 }
 
-impl Phase {
+impl JobPhase {
     /// Whether workers have an attempt that they have not all dropped.
     pub(super) fn has_attempt(&self) -> bool {
         matches!(self, Self::Deploying(_) | Self::Running | Self::Draining { .. } | Self::Stopping { .. })
@@ -128,7 +128,7 @@ pub struct JobEngine {
     pub(super) status: JobState,
     pub(super) strategy: RestartTracker,
     pub(super) repetition: Repetition,
-    pub(super) phase: Phase,
+    pub(super) phase: JobPhase,
     pub(super) attempt: Attempt,
     /// The register says that the job has finished, or was stopped with all that it leaves: no other outcome
     /// can be written and no attempt begun.
@@ -183,7 +183,7 @@ impl JobEngine {
             status: JobState::new(),
             strategy: RestartTracker::new(setup.restart),
             repetition: Repetition::default(),
-            phase: Phase::Preparing { until: None },
+            phase: JobPhase::Preparing { until: None },
             attempt: Attempt::default(),
             recorded: None,
             suspend: None,
@@ -398,16 +398,18 @@ impl JobEngine {
             self.coordinate(Event::Tick);
         }
         match &mut self.phase {
-            Phase::WaitingToRestart { at } if *at <= now => {
+            JobPhase::WaitingToRestart { at } if *at <= now => {
                 self.advance(JobStatus::Created);
                 self.request_attempt();
             }
-            Phase::Preparing { until } if until.is_some_and(|until| until <= now) => self.snapshot_overdue(),
-            Phase::Draining { until } if until.is_some_and(|until| until <= now) => {
+            JobPhase::Preparing { until } if until.is_some_and(|until| until <= now) => {
+                self.snapshot_overdue()
+            }
+            JobPhase::Draining { until } if until.is_some_and(|until| until <= now) => {
                 *until = None;
                 self.give_up_waiting();
             }
-            Phase::Stopping { .. } => self.on_stopping_time(),
+            JobPhase::Stopping { .. } => self.on_stopping_time(),
             _ => {}
         }
         self.on_drain_time();

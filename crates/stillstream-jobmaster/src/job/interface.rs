@@ -70,8 +70,8 @@ pub enum JobEvent {
     Tick,
     /// A worker of this generation reports.
     Report(Generation, Report),
-    /// The enumerator of a source of this generation has found or assigned something. They come in the order in
-    /// which it has done so.
+    /// The enumerator of a source of this generation has found or assigned something. They come in the order
+    /// in which it has done so.
     Enumerated(Generation, Enumerated),
     /// The enumerator of a source of this generation has failed.
     EnumeratorFailed(Generation, Error),

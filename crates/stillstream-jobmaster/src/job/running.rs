@@ -2,7 +2,7 @@
 
 use stillstream_types::{Error, ErrorKind, Generation, SubtaskId};
 
-use super::engine::{JobEngine, Phase};
+use super::engine::{JobEngine, JobPhase};
 use super::interface::Level;
 use super::status::JobStatus;
 use crate::checkpoint::event::Event;
@@ -43,12 +43,12 @@ impl JobEngine {
     }
 
     fn on_running(&mut self, subtask: SubtaskId) {
-        let Phase::Deploying(waiting) = &mut self.phase else { return };
+        let JobPhase::Deploying(waiting) = &mut self.phase else { return };
         waiting.remove(&subtask);
         if !waiting.is_empty() {
             return;
         }
-        self.phase = Phase::Running;
+        self.phase = JobPhase::Running;
         self.advance(JobStatus::Running);
         // before the first trigger, for its checkpoint has states that know of them
         for assignment in std::mem::take(&mut self.attempt.assigned) {
@@ -60,8 +60,8 @@ impl JobEngine {
         self.all_ended();
     }
 
-    /// Tasks that are not open yet hear of it when all are: a worker process that is still coming up would miss
-    /// it.
+    /// Tasks that are not open yet hear of it when all are: a worker process that is still coming up would
+    /// miss it.
     pub(super) fn on_enumerated(&mut self, generation: Generation, enumerated: Enumerated) {
         if generation != self.attempt.generation {
             return;
@@ -69,11 +69,11 @@ impl JobEngine {
         let Enumerated { state, assignment } = enumerated;
         let operator = assignment.operator;
         match self.phase {
-            Phase::Deploying(_) => {
+            JobPhase::Deploying(_) => {
                 self.attempt.enumerators.insert(operator, state);
                 self.attempt.assigned.push(assignment);
             }
-            Phase::Running => {
+            JobPhase::Running => {
                 // in this order: the coordinator may trigger a checkpoint at once, and that has the new state
                 self.tell(Control::Assign(assignment));
                 self.coordinate(Event::Enumerated { generation, operator, state });
@@ -88,13 +88,13 @@ impl JobEngine {
             return;
         }
         match self.phase {
-            Phase::Deploying(_) | Phase::Running => self.fail(error),
+            JobPhase::Deploying(_) | JobPhase::Running => self.fail(error),
             _ => self.log(Level::Warn, format!("while nothing is read: {error}")),
         }
     }
 
     fn on_failed(&mut self, subtask: Option<SubtaskId>, error: Error) {
-        if self.recorded.is_some() && matches!(self.phase, Phase::Draining { .. }) {
+        if self.recorded.is_some() && matches!(self.phase, JobPhase::Draining { .. }) {
             // everything is committed and the register says so: what goes wrong while the dataflow drains
             // changes nothing
             self.log(Level::Warn, format!("after the job had finished: {error}"));
@@ -123,8 +123,8 @@ impl JobEngine {
         self.attempt.stopped.insert(worker);
         // only a worker that was told to finish may end
         let early = match self.phase {
-            Phase::Running | Phase::Deploying(_) => true,
-            Phase::Draining { .. } => !drained && self.recorded.is_none(),
+            JobPhase::Running | JobPhase::Deploying(_) => true,
+            JobPhase::Draining { .. } => !drained && self.recorded.is_none(),
             _ => false,
         };
         if early {
@@ -139,7 +139,7 @@ impl JobEngine {
     ///
     /// A stop that is under way decides first: its last checkpoint covers the end of the input too.
     pub(super) fn all_ended(&mut self) {
-        if !self.attempt.not_ended.is_empty() || !matches!(self.phase, Phase::Running) {
+        if !self.attempt.not_ended.is_empty() || !matches!(self.phase, JobPhase::Running) {
             return;
         }
         let drains = self.coordinator.is_draining();
@@ -159,7 +159,7 @@ impl JobEngine {
             let generation = self.attempt.generation;
             self.coordinate(Event::AttemptStopped { generation, reason, restarts: false });
             // what is under way may take as long as it takes: it is the job's own work
-            self.phase = Phase::Draining { until: None };
+            self.phase = JobPhase::Draining { until: None };
             self.tell(Control::Finish);
         }
     }

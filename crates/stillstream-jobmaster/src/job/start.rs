@@ -56,8 +56,8 @@ pub fn decide_start(record: Option<&RegisterRecord>, names_snapshot: bool) -> St
     }
 }
 
-/// What a person can do when the newest checkpoint of a job cannot be read: which older ones its register still
-/// names.
+/// What a person can do when the newest checkpoint of a job cannot be read: which older ones its register
+/// still names.
 pub fn way_back(record: &RegisterRecord, newest: CheckpointId) -> String {
     let named = record.completed.iter().chain(&record.retained);
     let older: BTreeSet<CheckpointId> =

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use stillstream_types::{CheckpointKind, Error, ErrorKind, JobOutcome};
 
-use super::engine::{JobEngine, Phase};
+use super::engine::{JobEngine, JobPhase};
 use super::interface::{JobCommand, Level, StopRequest};
 use super::stopping::StopReason;
 use crate::checkpoint::command::CheckpointReport;
@@ -27,20 +27,22 @@ impl JobEngine {
         }
         let suspends = savepoint.is_none() && !drain;
         let refusal = match &mut self.phase {
-            Phase::Running => return self.coordinate(Event::StopRequested { request, savepoint, drain }),
+            JobPhase::Running => return self.coordinate(Event::StopRequested { request, savepoint, drain }),
             _ if self.recorded.is_some() => "the job has ended",
-            Phase::Ended | Phase::Ending { .. } | Phase::Draining { .. } => "the job is ending already",
-            Phase::Stopping { reason: StopReason::Cancel, .. } => "the job is being cancelled",
-            Phase::Stopping { reason: StopReason::Over(_) | StopReason::Recorded, .. } => {
+            JobPhase::Ended | JobPhase::Ending { .. } | JobPhase::Draining { .. } => {
+                "the job is ending already"
+            }
+            JobPhase::Stopping { reason: StopReason::Cancel, .. } => "the job is being cancelled",
+            JobPhase::Stopping { reason: StopReason::Over(_) | StopReason::Recorded, .. } => {
                 "the job is ending already"
             }
             _ if self.suspend.is_some() => "the job is being stopped already",
             _ if !suspends => "no attempt runs: try again when the job runs",
-            Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => {
+            JobPhase::Preparing { .. } | JobPhase::WaitingToRestart { .. } => {
                 self.suspend = Some(request);
                 return self.end_suspended();
             }
-            Phase::Deploying(_) | Phase::Stopping { .. } => {
+            JobPhase::Deploying(_) | JobPhase::Stopping { .. } => {
                 self.suspend = Some(request);
                 return self.stop(StopReason::Suspend);
             }
@@ -61,7 +63,7 @@ impl JobEngine {
         );
         match self.phase {
             _ if drain => self.refuse(request, format!("{none}: name a savepoint that the stop is to leave")),
-            Phase::Ended | Phase::Ending { .. } => self.refuse(request, "the job is ending already"),
+            JobPhase::Ended | JobPhase::Ending { .. } => self.refuse(request, "the job is ending already"),
             _ => {
                 self.refuse(request, format!("{none}, so nothing of it can be kept: it is cancelled"));
                 self.cancel();
@@ -122,7 +124,7 @@ impl JobEngine {
     }
 
     fn drains(&self) -> bool {
-        matches!(self.phase, Phase::Running) && self.coordinator.is_draining()
+        matches!(self.phase, JobPhase::Running) && self.coordinator.is_draining()
     }
 
     pub(super) fn drain_wake_at(&self) -> Option<Duration> {
@@ -150,7 +152,7 @@ impl JobEngine {
     pub(super) fn restart_attempt(&mut self, message: String) {
         self.log(Level::Warn, message.clone());
         let error = Error::new(ErrorKind::Checkpoint, message);
-        if matches!(self.phase, Phase::Running) {
+        if matches!(self.phase, JobPhase::Running) {
             self.advance(super::status::JobStatus::Failing);
             self.stop(StopReason::Restart(error));
         }

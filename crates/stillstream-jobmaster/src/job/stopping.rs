@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stillstream_types::{Error, ErrorKind, JobOutcome};
 
-use super::engine::{JobEngine, Phase};
+use super::engine::{JobEngine, JobPhase};
 use super::exceptions::ExceptionEntry;
 use super::interface::{JobCommand, Level};
 use super::restart::RestartDecision;
@@ -36,31 +36,31 @@ impl JobEngine {
     /// The attempt has failed, in whichever phase it is. The restart strategy decides what follows.
     pub(super) fn fail(&mut self, error: Error) {
         match &mut self.phase {
-            Phase::Preparing { .. } => {
+            JobPhase::Preparing { .. } => {
                 self.advance(JobStatus::Failing);
                 self.after_failure(error);
             }
-            Phase::Draining { .. } if self.recorded.is_some() => {
+            JobPhase::Draining { .. } if self.recorded.is_some() => {
                 self.log(Level::Warn, format!("after the job had finished: {error}"));
             }
-            Phase::Deploying(_) | Phase::Running | Phase::Draining { .. } => {
+            JobPhase::Deploying(_) | JobPhase::Running | JobPhase::Draining { .. } => {
                 // it is said once it is known what follows from it
                 self.log(Level::Debug, error.to_string());
                 self.advance(JobStatus::Failing);
                 self.stop(StopReason::Failure(error));
             }
             // no attempt can begin after this one
-            Phase::WaitingToRestart { .. } if error.is_fatal() => {
+            JobPhase::WaitingToRestart { .. } if error.is_fatal() => {
                 self.advance(JobStatus::Failing);
                 self.remember(&error, false);
                 self.give_up(error);
             }
-            Phase::Stopping { reason: StopReason::Failure(old), .. }
+            JobPhase::Stopping { reason: StopReason::Failure(old), .. }
                 if error.is_fatal() && !old.is_fatal() =>
             {
                 *old = error
             }
-            Phase::Stopping { reason: reason @ StopReason::Restart(_), .. } if error.is_fatal() => {
+            JobPhase::Stopping { reason: reason @ StopReason::Restart(_), .. } if error.is_fatal() => {
                 *reason = StopReason::Failure(error)
             }
             // what follows from a failure is not news
@@ -71,35 +71,35 @@ impl JobEngine {
     pub(super) fn cancel(&mut self) {
         match &mut self.phase {
             // everything is committed and recorded
-            Phase::Draining { .. } | Phase::Stopping { .. } if self.recorded.is_some() => {}
-            Phase::Deploying(_) | Phase::Running | Phase::Draining { .. } => {
+            JobPhase::Draining { .. } | JobPhase::Stopping { .. } if self.recorded.is_some() => {}
+            JobPhase::Deploying(_) | JobPhase::Running | JobPhase::Draining { .. } => {
                 self.advance(JobStatus::Cancelling);
                 self.stop(StopReason::Cancel);
             }
-            Phase::Stopping { reason: StopReason::Over(_), .. } => {}
-            Phase::Stopping { reason, .. } => {
+            JobPhase::Stopping { reason: StopReason::Over(_), .. } => {}
+            JobPhase::Stopping { reason, .. } => {
                 *reason = StopReason::Cancel;
                 self.advance(JobStatus::Cancelling);
             }
-            Phase::Preparing { .. } | Phase::WaitingToRestart { .. } => {
+            JobPhase::Preparing { .. } | JobPhase::WaitingToRestart { .. } => {
                 self.advance(JobStatus::Cancelling);
                 self.end_cancelled();
             }
-            Phase::Ending { .. } | Phase::Ended => {}
+            JobPhase::Ending { .. } | JobPhase::Ended => {}
         }
     }
 
     pub(super) fn stop(&mut self, reason: StopReason) {
         match &mut self.phase {
-            Phase::Ended => {}
-            Phase::Stopping { reason: old, .. } => *old = reason,
+            JobPhase::Ended => {}
+            JobPhase::Stopping { reason: old, .. } => *old = reason,
             // nothing runs
-            Phase::Preparing { .. } | Phase::WaitingToRestart { .. } | Phase::Ending { .. } => {
+            JobPhase::Preparing { .. } | JobPhase::WaitingToRestart { .. } | JobPhase::Ending { .. } => {
                 self.stopped(reason)
             }
-            Phase::Deploying(_) | Phase::Running | Phase::Draining { .. } => {
+            JobPhase::Deploying(_) | JobPhase::Running | JobPhase::Draining { .. } => {
                 let deadline = Some(self.at.now + self.job.cancellation_timeout);
-                self.phase = Phase::Stopping { reason, deadline, warned: false };
+                self.phase = JobPhase::Stopping { reason, deadline, warned: false };
                 self.tell(Control::Stop);
                 self.all_stopped();
             }
@@ -112,14 +112,14 @@ impl JobEngine {
             return;
         }
         match self.leave_phase() {
-            Phase::Draining { .. } => self.end_well(),
-            Phase::Stopping { reason, .. } => self.stopped(reason),
+            JobPhase::Draining { .. } => self.end_well(),
+            JobPhase::Stopping { reason, .. } => self.stopped(reason),
             other => self.phase = other,
         }
     }
 
-    fn leave_phase(&mut self) -> Phase {
-        std::mem::replace(&mut self.phase, Phase::Preparing { until: None })
+    fn leave_phase(&mut self) -> JobPhase {
+        std::mem::replace(&mut self.phase, JobPhase::Preparing { until: None })
     }
 
     /// No worker has an attempt any more.
@@ -166,7 +166,7 @@ impl JobEngine {
     /// All output is committed, and only the record is missing: its answer, or its deadline, ends the job.
     fn await_the_record(&mut self, error: Error) {
         self.log(Level::Warn, format!("while the end of the job is being recorded: {error}"));
-        self.phase = Phase::Ending { error };
+        self.phase = JobPhase::Ending { error };
     }
 
     /// Where a checkpoint of the job's own cannot be read, says what a person can do.
@@ -213,7 +213,7 @@ impl JobEngine {
         self.remember(&error, true);
         self.advance(JobStatus::Restarting);
         self.out.push(JobCommand::Restarting { error, delay, times });
-        self.phase = Phase::WaitingToRestart { at: self.at.now + delay };
+        self.phase = JobPhase::WaitingToRestart { at: self.at.now + delay };
     }
 
     fn unstopped(&self) -> Vec<usize> {
@@ -223,7 +223,7 @@ impl JobEngine {
     /// Half of the time to stop is over, or all of it.
     pub(super) fn on_stopping_time(&mut self) {
         let (now, half) = (self.at.now, self.job.cancellation_timeout / 2);
-        let Phase::Stopping { reason, deadline, warned } = &mut self.phase else { return };
+        let JobPhase::Stopping { reason, deadline, warned } = &mut self.phase else { return };
         let Some(at) = *deadline else { return };
         if now >= at {
             *deadline = None;
@@ -245,7 +245,7 @@ impl JobEngine {
     }
 
     pub(super) fn on_replaced(&mut self, workers: Vec<usize>) {
-        if matches!(self.phase, Phase::Draining { .. } | Phase::Stopping { .. }) {
+        if matches!(self.phase, JobPhase::Draining { .. } | JobPhase::Stopping { .. }) {
             self.attempt.stopped.extend(workers);
             self.all_stopped();
         }
@@ -255,8 +255,8 @@ impl JobEngine {
     pub(super) fn on_not_replaced(&mut self, error: Error) {
         let error = error.with_kind(ErrorKind::Timeout);
         match self.leave_phase() {
-            Phase::Stopping { reason: StopReason::Over(over), .. } => self.stopped(StopReason::Over(over)),
-            Phase::Stopping { reason, .. } => {
+            JobPhase::Stopping { reason: StopReason::Over(over), .. } => self.stopped(StopReason::Over(over)),
+            JobPhase::Stopping { reason, .. } => {
                 self.attempt_stopped(error.to_string(), false);
                 self.remember(&error, false);
                 let outcome = match reason {
@@ -270,7 +270,7 @@ impl JobEngine {
                 self.end_with(outcome, error);
             }
             // it drained: the job has finished
-            Phase::Draining { .. } => self.end_well(),
+            JobPhase::Draining { .. } => self.end_well(),
             other => self.phase = other,
         }
     }

@@ -4,10 +4,10 @@
 //! nobody knows what they did; tasks that fail and workers that do not stop.
 //!
 //! What must hold is checked after each step: no committed record is lost or doubled, no completed checkpoint
-//! misses a file or has a split that was assigned to nobody or will be assigned again, a job ends once and as the register says, a cancel is over in its time; a stop that was
-//! answered with success has left a whole snapshot and all output committed, and after one that was not the
-//! job runs; a savepoint of a running job changes nothing; and once faults stop the job goes on to its
-//! finish.
+//! misses a file or has a split that was assigned to nobody or will be assigned again, a job ends once and as
+//! the register says, a cancel is over in its time; a stop that was answered with success has left a whole
+//! snapshot and all output committed, and after one that was not the job runs; a savepoint of a running job
+//! changes nothing; and once faults stop the job goes on to its finish.
 //!
 //! Everything follows from the seed. A failing one prints the line that runs it alone.
 

@@ -17,8 +17,8 @@ use crate::KafkaError;
 /// How long a question to the cluster may take, tries included.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long it may take at first to describe topics. The client asks for a topic that does not exist until the time
-/// is over.
+/// How long it may take at first to describe topics. The client asks for a topic that does not exist until
+/// the time is over.
 const DESCRIBED_WITHIN: Duration = Duration::from_secs(3);
 
 /// A partition of a topic.

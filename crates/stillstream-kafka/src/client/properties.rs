@@ -29,10 +29,10 @@ const COMMON: &[&str] = &[
 
 /// Keys of a client, by the names that Kafka's documentation has for them.
 ///
-/// TLS and SASL: `security.protocol` (`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT`, `SASL_SSL`), `sasl.mechanism` (`PLAIN`,
-/// `SCRAM-SHA-256`, `SCRAM-SHA-512`) with `sasl.username` and `sasl.password` or a `sasl.jaas.config`;
-/// `ssl.truststore.location`, `ssl.certificate.location` and `ssl.key.location` name PEM files. Without a
-/// truststore the roots of the web are trusted.
+/// TLS and SASL: `security.protocol` (`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT`, `SASL_SSL`), `sasl.mechanism`
+/// (`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`) with `sasl.username` and `sasl.password` or a
+/// `sasl.jaas.config`; `ssl.truststore.location`, `ssl.certificate.location` and `ssl.key.location` name PEM
+/// files. Without a truststore the roots of the web are trusted.
 ///
 /// ```
 /// use stillstream_kafka::client::Properties;

@@ -1,7 +1,7 @@
 //! The threads that all Kafka clients of a process share.
 //!
-//! The client is asynchronous; workers are not, and must never wait. So everything that talks to a broker runs
-//! here, and workers hand over records and look at what has come.
+//! The client is asynchronous; workers are not, and must never wait. So everything that talks to a broker
+//! runs here, and workers hand over records and look at what has come.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -35,8 +35,8 @@ pub(crate) fn spawn<T: Send + 'static>(
     Ok(runtime()?.spawn(future))
 }
 
-/// Runs a future on the thread that calls, which may wait; input and output are done on the shared threads. For
-/// threads of our own that are in no other Tokio runtime.
+/// Runs a future on the thread that calls, which may wait; input and output are done on the shared threads.
+/// For threads of our own that are in no other Tokio runtime.
 ///
 /// # Errors
 /// If the system gives no threads.

@@ -36,8 +36,8 @@ pub(crate) struct TransactionKey {
     pub transactional_id: String,
     pub producer_id: i64,
     pub epoch: i16,
-    /// Whether it was begun in the way of KIP-890 (`transaction.version` 2 or later), so that it must be ended
-    /// in that way too.
+    /// Whether it was begun in the way of KIP-890 (`transaction.version` 2 or later), so that it must be
+    /// ended in that way too.
     pub v2: bool,
 }
 
@@ -295,8 +295,8 @@ impl Cluster {
         }
     }
 
-    /// The transactional ids that begin with `prefix`, each with its state. `open_only`: those alone that have
-    /// a transaction under way.
+    /// The transactional ids that begin with `prefix`, each with its state. `open_only`: those alone that
+    /// have a transaction under way.
     ///
     /// # Errors
     /// If a broker does not answer or refuses: what it coordinates is not known then.

@@ -1,8 +1,8 @@
 //! Transactional ids: `prefix-scope-subtask-generation-checkpoint`.
 //!
-//! The *scope* tells two jobs apart that have one prefix, and two sinks of one job: it is made of the job, the
-//! place of its checkpoints, and the operator. So no job touches transactions of another one. Each id is used
-//! for one transaction only: what its coordinator says of it is about that transaction and no other.
+//! The *scope* tells two jobs apart that have one prefix, and two sinks of one job: it is made of the job,
+//! the place of its checkpoints, and the operator. So no job touches transactions of another one. Each id is
+//! used for one transaction only: what its coordinator says of it is about that transaction and no other.
 //!
 //! The number of a checkpoint in an id is the last one that the subtask had prepared when the transaction
 //! began. So after a restore from checkpoint r it is below r if the transaction belongs to r or to an earlier
@@ -29,7 +29,7 @@ pub(super) struct Named {
 
 impl Names {
     pub fn of(prefix: &str, context: &SinkContext) -> Self {
-        let whose = format!("{}\n{}\n{}", context.job, context.operator, context.checkpoint_home);
+        let whose = format!("{}\n{}\n{}", context.job, context.operator, context.checkpoint_storage);
         let scope: String = JobId::from_name(&whose).to_string().chars().take(16).collect();
         Self { begin: format!("{prefix}-{scope}-") }
     }
@@ -69,7 +69,7 @@ mod tests {
     fn context(job: &str, home: &str, operator: &str) -> SinkContext {
         let mut context = SinkContext::for_test(operator, 0, 1);
         context.job = JobId::from_name(job);
-        context.checkpoint_home = home.into();
+        context.checkpoint_storage = home.into();
         context
     }
 

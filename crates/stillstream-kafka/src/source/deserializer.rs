@@ -7,7 +7,8 @@ use super::record::{ConsumerRecord, RawRecord};
 /// Why a record is refused; texts and most errors become one by `?`.
 pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
 
-/// Makes values of records: none, one or any number of each. It runs on the source's own thread, not on a worker.
+/// Makes values of records: none, one or any number of each. It runs on the source's own thread, not on a
+/// worker.
 ///
 /// A function is one too:
 ///
@@ -20,7 +21,8 @@ pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
 ///     Ok(())
 /// }
 /// # let record = RawRecord {
-/// #     topic: "in".into(), partition: 0, offset: 0, timestamp: stillstream_types::Timestamp::from_millis(0),
+/// #     topic: "in".into(), partition: 0, offset: 0,
+/// #     timestamp: stillstream_types::Timestamp::from_millis(0),
 /// #     key: None, value: Some(b"to be".to_vec()), headers: vec![],
 /// # };
 /// let mut out = Vec::new();
@@ -32,8 +34,8 @@ pub trait KafkaDeserializer<T>: Send + Sync + 'static {
     /// Appends the values of a record to `out`.
     ///
     /// # Errors
-    /// The record is refused, and [`OnBadRecord`](super::OnBadRecord) says what becomes of it. What was appended
-    /// for it does not count.
+    /// The record is refused, and [`OnBadRecord`](super::OnBadRecord) says what becomes of it. What was
+    /// appended for it does not count.
     fn deserialize(&self, record: &ConsumerRecord<'_>, out: &mut Vec<T>) -> Result<(), Refusal>;
 }
 

@@ -25,8 +25,8 @@ pub(super) struct Known {
     partition: u32,
 }
 
-/// Its state is which partitions it has assigned; where they are is the readers'. It forgets none: one that the
-/// cluster does not list for a while is the same when it is back.
+/// Its state is which partitions it has assigned; where they are is the readers'. It forgets none: one that
+/// the cluster does not list for a while is the same when it is back.
 pub(super) struct KafkaEnumerator {
     settings: Settings,
     name: Arc<str>,

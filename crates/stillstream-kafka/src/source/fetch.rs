@@ -31,6 +31,9 @@ const STANDINGS: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(200);
 const SAY_AGAIN: Duration = Duration::from_secs(30);
 
+/// A partition that is missing so many times in a row is gone.
+const LOOKS: u32 = 3;
+
 /// The start of a value that is shown in an error.
 const SHOWN: usize = 200;
 
@@ -148,6 +151,7 @@ impl<T: Data> Fetcher<T> {
                 }
                 Polled::Trouble(reason) => {
                     tracing::debug!("`{}` got no records: {reason}", self.context.name);
+                    std::thread::sleep(PAUSE);
                     quiet = true;
                 }
             }
@@ -172,21 +176,14 @@ impl<T: Data> Fetcher<T> {
             self.reader = self.until_it_works(connect)?;
         }
         let Some(reader) = &self.reader else { return Ok(()) };
-        let mut topics: BTreeSet<String> = new.iter().map(|(_, split)| split.topic.clone()).collect();
-        let (names, splits): (Vec<String>, Vec<&KafkaSplit>) =
-            (topics.iter().cloned().collect(), new.iter().map(|(_, split)| split).collect());
-        // a topic that was made again has other records at the same offsets
-        let look = || Ok(block_on(reader.cluster().topics(&names))??);
-        let Some(found) = self.until_it_works(look)? else { return Ok(()) };
-        for split in splits {
-            if let Some(error) = Watch::mistake(split, &found, reader.cluster().brokers()) {
-                return Err(error);
-            }
+        let topics: BTreeSet<String> = new.iter().map(|(_, split)| split.topic.clone()).collect();
+        if !self.are_as_they_were(reader, &new)? {
+            return Ok(());
         }
         for (number, split) in &new {
             self.numbers.entry(split.topic.clone()).or_default().insert(split.partition, *number);
         }
-        while let Some(topic) = topics.pop_first() {
+        for topic in topics {
             let partitions: Vec<u32> =
                 self.numbers.get(&topic).into_iter().flat_map(BTreeMap::keys).copied().collect();
             let assign = || Ok(block_on(reader.assign(&topic, &partitions))??);
@@ -199,6 +196,32 @@ impl<T: Data> Fetcher<T> {
             self.splits.insert(number, split);
         }
         Ok(())
+    }
+
+    /// Whether the topics are those of which the splits are; an error if not, and `false` if nobody wants to know
+    /// any more. One that was made again has other records at the same offsets.
+    fn are_as_they_were(
+        &self,
+        reader: &PartitionReader,
+        splits: &[(usize, KafkaSplit)],
+    ) -> Result<bool, SourceError> {
+        let names: BTreeSet<&String> = splits.iter().map(|(_, split)| &split.topic).collect();
+        let names: Vec<String> = names.into_iter().cloned().collect();
+        let mut looks = 0;
+        loop {
+            let look = || Ok(block_on(reader.cluster().topics(&names))??);
+            let Some(found) = self.until_it_works(look)? else { return Ok(false) };
+            let mistake = |(_, split): &(usize, KafkaSplit)| {
+                Watch::mistake(split, &found, reader.cluster().brokers())
+            };
+            looks += 1;
+            match splits.iter().find_map(mistake) {
+                None => return Ok(true),
+                // a broker that has just started may not know all of them yet
+                Some(SourceError::Gone { .. }) if looks < LOOKS => std::thread::sleep(Duration::from_secs(1)),
+                Some(mistake) => return Err(mistake),
+            }
+        }
     }
 
     /// Tries again until it works, or fails for good; `None`: nobody wants it any more.
@@ -311,8 +334,8 @@ impl<T: Data> Fetcher<T> {
         Ok(chunks.send(chunk))
     }
 
-    /// Counts lag, and moves positions past what is no record: a source that ends behind such marks would wait for
-    /// ever otherwise.
+    /// Counts lag, and moves positions past what is no record: a source that ends behind such marks would
+    /// wait for ever otherwise.
     fn look_at_standings(&mut self, chunks: &ChunkSender<T, KafkaSplit>) -> Result<bool, SourceError> {
         let Some(reader) = &self.reader else { return Ok(true) };
         for standing in block_on(reader.standings())? {
@@ -364,8 +387,9 @@ impl<T: Data> Fetcher<T> {
         let range = || Ok(block_on(reader.range(partition))??);
         let Some((first, end)) = self.until_it_works(range)? else { return Ok(()) };
         let wanted = split.next;
-        if (first..=end).contains(&wanted) && self.on_out_of_range == OffsetReset::Fail {
+        if (first..=end).contains(&wanted) {
             // it has grown meanwhile, or a new leader had not caught up
+            std::thread::sleep(PAUSE);
             return Ok(block_on(reader.seek(partition, wanted))??);
         }
         let why = match wanted < first {

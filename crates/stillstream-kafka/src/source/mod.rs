@@ -34,8 +34,8 @@ pub use split::KafkaSplit;
 /// Records of transactions are read when they are committed (`isolation.level`). Event times are Kafka's
 /// timestamps, unless a watermark strategy says others; each partition has a watermark of its own.
 ///
-/// Partitions are looked for every five minutes ([`discovery_interval`](Self::discovery_interval)); those that are
-/// found later are read from their first record on. The source never ends, unless it is told
+/// Partitions are looked for every five minutes ([`discovery_interval`](Self::discovery_interval)); those
+/// that are found later are read from their first record on. The source never ends, unless it is told
 /// [where](Self::stop).
 ///
 /// ```
@@ -83,8 +83,8 @@ impl<T> KafkaSource<T> {
         self.property("bootstrap.servers", brokers)
     }
 
-    /// The group whose offsets are committed at each completed checkpoint, for whoever watches how far the job is:
-    /// `group.id`. The source itself goes on from its checkpoints.
+    /// The group whose offsets are committed at each completed checkpoint, for whoever watches how far the
+    /// job is: `group.id`. The source itself goes on from its checkpoints.
     pub fn group_id(self, group: impl Into<String>) -> Self {
         self.property("group.id", group)
     }
@@ -121,16 +121,16 @@ impl<T> KafkaSource<T> {
         self
     }
 
-    /// What happens when the records from which to go on are not there any more, because retention has deleted
-    /// them, for instance. The job fails if not said here or by `auto.offset.reset`. A jump is logged, and counted
-    /// as `<source>.out-of-range`.
+    /// What happens when the records from which to go on are not there any more, because retention has
+    /// deleted them, for instance. The job fails if not said here or by `auto.offset.reset`. A jump is
+    /// logged, and counted as `<source>.out-of-range`.
     pub fn on_out_of_range(mut self, reset: OffsetReset) -> Self {
         self.settings.on_out_of_range = Some(reset);
         self
     }
 
-    /// How often topics and partitions are looked for that came later; 5 minutes if not said, and zero for never:
-    /// `partition.discovery.interval.ms`.
+    /// How often topics and partitions are looked for that came later; 5 minutes if not said, and zero for
+    /// never: `partition.discovery.interval.ms`.
     pub fn discovery_interval(mut self, interval: Duration) -> Self {
         self.settings.discovery = Some(interval);
         self
@@ -167,6 +167,7 @@ impl<T: Data> SplitSource for KafkaSource<T> {
         Ok(Some(Enumerator::new(enumerator)))
     }
 
+    /// What a fresh start would be assigned now.
     fn splits(&self) -> Result<Vec<KafkaSplit>> {
         let mut enumerator = KafkaEnumerator::new(self.settings.clone(), &"".into());
         enumerator.look().map_err(SourceError::into_error)

@@ -5,9 +5,9 @@ use stillstream_types::Timestamp;
 use super::SourceError;
 use super::settings::Pattern;
 
-/// Where each partition begins at a fresh start. It is resolved to a number when the job starts, and the number is
-/// kept in checkpoints, of partitions without records too: a restored job goes on exactly there. After Flink's
-/// `OffsetsInitializer`.
+/// Where each partition begins at a fresh start. It is resolved to a number when the job starts, and the
+/// number is kept in checkpoints, of partitions without records too: a restored job goes on exactly there.
+/// After Flink's `OffsetsInitializer`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum StartOffsets {
     /// With the first record that is there.
@@ -15,9 +15,11 @@ pub enum StartOffsets {
     Earliest,
     /// With what comes after the start.
     Latest,
-    /// With the first record whose timestamp is this or later; where none is, with what comes after the start.
+    /// With the first record whose timestamp is this or later; where none is, with what comes after the
+    /// start.
     Timestamp(Timestamp),
-    /// With these offsets: topic, partition, offset. A partition that is not named begins with its first record.
+    /// With these offsets: topic, partition, offset. A partition that is not named begins with its first
+    /// record.
     Offsets(Vec<(String, u32, u64)>),
     /// With what the group of `group.id` has committed.
     Committed {
@@ -33,13 +35,13 @@ pub enum StopOffsets {
     Latest,
     /// Before the first record whose timestamp is this or later; where none is, at the end as of the start.
     Timestamp(Timestamp),
-    /// Before these offsets: topic, partition, offset. A partition that is not named ends at what is its end when
-    /// the job starts.
+    /// Before these offsets: topic, partition, offset. A partition that is not named ends at what is its end
+    /// when the job starts.
     Offsets(Vec<(String, u32, u64)>),
 }
 
-/// What is done where an offset is missing: where to begin, or where to go on when the records from which to go on
-/// are not there any more. Kafka's `auto.offset.reset`.
+/// What is done where an offset is missing: where to begin, or where to go on when the records from which to
+/// go on are not there any more. Kafka's `auto.offset.reset`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OffsetReset {
     /// The job fails, with an error that names the partition and the offsets (`none`).
@@ -74,8 +76,8 @@ pub(super) enum Named {
 }
 
 impl Topics {
-    /// All topics whose whole name matches this regular expression, also those that come later. Kafka's own topics
-    /// do not count.
+    /// All topics whose whole name matches this regular expression, also those that come later. Kafka's own
+    /// topics do not count.
     pub fn pattern(pattern: &str) -> Self {
         Self(Named::Pattern(Pattern::new(pattern)))
     }

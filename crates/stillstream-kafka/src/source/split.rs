@@ -35,8 +35,8 @@ impl KafkaSplit {
         Partition::new(&self.topic, self.partition)
     }
 
-    /// Which of so many readers reads it: the partitions of a topic are dealt out evenly, and those of different
-    /// topics begin with different readers.
+    /// Which of so many readers reads it: the partitions of a topic are dealt out evenly, and those of
+    /// different topics begin with different readers.
     pub(super) fn reader(&self, readers: u32) -> u32 {
         let fnv = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         let first = self.topic.bytes().fold(0x811c_9dc5, fnv);

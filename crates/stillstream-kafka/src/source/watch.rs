@@ -18,8 +18,8 @@ const SLOW: Duration = Duration::from_secs(5);
 
 type Found = BTreeMap<String, Topic>;
 
-/// Looks at the topics now and then, beside the fetches: the client keeps trying by itself, whatever is wrong, and
-/// tells nobody.
+/// Looks at the topics now and then, beside the fetches: the client keeps trying by itself, whatever is
+/// wrong, and tells nobody.
 #[derive(Debug)]
 pub(super) struct Watch {
     asked: Duration,

@@ -52,7 +52,8 @@ impl Begin<'_> {
             context.job = JobId::from_name(job);
             context.generation = generation;
             if let (Some(from), Some(states)) = (from, &states) {
-                context = context.restored_for_test(generation, CheckpointId(from.id), states[subtask].clone());
+                context =
+                    context.restored_for_test(generation, CheckpointId(from.id), states[subtask].clone());
             }
             let policy = CommitPolicy { first_pause: Duration::from_millis(50), ..CommitPolicy::default() };
             let mut operator = SinkOperator::new(sink.clone(), policy);

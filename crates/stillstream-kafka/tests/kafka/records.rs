@@ -1,16 +1,14 @@
 //! Records of a test, written by the client itself.
 
-use std::sync::OnceLock;
-
 use krafka::Kafka;
 use krafka::error::KrafkaError;
 use krafka::producer::{Record, TransactionalProducer};
-use tokio::runtime::Runtime;
+
+use crate::topic::runtime;
 
 /// Runs what the client does.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    RUNTIME.get_or_init(|| Runtime::new().unwrap()).block_on(future)
+    runtime().block_on(future)
 }
 
 pub async fn connect(brokers: &str) -> Kafka {

@@ -1,6 +1,6 @@
 //! The suite that every sink should pass.
 
-use stillstream_connectors::conformance::{self, SinkTarget};
+use stillstream_conformance::{self, SinkTarget};
 use stillstream_kafka::sink::{Delivery, KafkaSink};
 use stillstream_services::Kafka;
 
@@ -31,7 +31,9 @@ impl SinkTarget for Target {
     }
     fn left_overs(&self) -> Vec<String> {
         // what a dying attempt aborts itself, it does not wait for
-        wait_until("transactions that are open end", || self.topic.in_state(&self.prefix, &["Ongoing"]).is_empty());
+        wait_until("transactions that are open end", || {
+            self.topic.in_state(&self.prefix, &["Ongoing"]).is_empty()
+        });
         Vec::new()
     }
 }

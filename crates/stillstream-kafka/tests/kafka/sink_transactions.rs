@@ -1,8 +1,8 @@
 //! What becomes of transactions after crashes, and of those that somebody else has ended.
 
 use stillstream_kafka::client::Properties;
-use stillstream_kafka::transactions;
 use stillstream_kafka::sink::{KafkaCommittable, OnLostTransaction};
+use stillstream_kafka::transactions;
 use stillstream_runtime::connect::{Sink, SinkContext};
 use stillstream_services::Kafka;
 use stillstream_types::ErrorKind;
@@ -14,8 +14,8 @@ fn begin(generation: u64, parallelism: usize, from: Option<&Checkpoint>) -> Begi
     Begin { job: "job", generation, parallelism, from }
 }
 
-/// A job that died after checkpoint 1 was complete and before its transaction was committed; the transaction's
-/// id.
+/// A job that died after checkpoint 1 was complete and before its transaction was committed; the
+/// transaction's id.
 fn died_before_the_commit(topic: &Topic, prefix: &str, properties: &[(&str, &str)]) -> (Checkpoint, String) {
     let with = properties.iter().fold(sink(topic, prefix), |sink, (key, value)| sink.property(*key, *value));
     let mut job = begin(1, 1, None).open(with).unwrap();
@@ -201,7 +201,8 @@ fn checkpoints_without_records_make_no_transactions() {
 }
 
 #[test]
-fn transactions_of_the_older_protocol_are_committed_after_a_crash_also_when_the_cluster_was_upgraded_meanwhile() {
+fn transactions_of_the_older_protocol_are_committed_after_a_crash_also_when_the_cluster_was_upgraded_meanwhile()
+ {
     let kafka = Kafka::alone();
     let topic = Topic::fresh(&kafka, 1);
     topic.set_transaction_version(1);
@@ -224,7 +225,11 @@ fn transactions_of_the_older_protocol_are_committed_after_a_crash_also_when_the_
         topic.settle(&prefix);
         assert_eq!(topic.in_state(&prefix, &["Ongoing"]), Vec::<String>::new());
     }
-    assert_eq!(sorted(topic.committed()), (0..50).flat_map(|n| [n, n]).collect::<Vec<_>>(), "by each of two jobs");
+    assert_eq!(
+        sorted(topic.committed()),
+        (0..50).flat_map(|n| [n, n]).collect::<Vec<_>>(),
+        "by each of two jobs"
+    );
 }
 
 #[test]

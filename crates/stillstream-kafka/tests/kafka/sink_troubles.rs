@@ -103,7 +103,8 @@ fn a_record_that_is_too_large_fails_the_job_and_says_where_to_raise_the_limit() 
     kafka.create_topic_with(&name, 1, &[("max.message.bytes", "2000")]).unwrap();
     let topic = Topic::of(&kafka, name, 1);
     let large = sink(&topic, &fresh_name("large"));
-    let large = large.record(|n| KafkaRecord::value(if n == 5 { vec![b'x'; 100_000] } else { b"1".to_vec() }));
+    let large =
+        large.record(|n| KafkaRecord::value(if n == 5 { vec![b'x'; 100_000] } else { b"1".to_vec() }));
     let mut job = begin().open(large).unwrap();
     job.write(0..10).unwrap();
     let error = job.snapshot(1).map(drop).unwrap_err().to_string();

@@ -91,7 +91,9 @@ impl Topic {
             let consumer = consumer.build().await.unwrap();
             consumer.assign(&self.name, vec![0]).await.unwrap();
             loop {
-                if let Some(record) = consumer.poll(Duration::from_millis(200)).await.unwrap().into_iter().next() {
+                if let Some(record) =
+                    consumer.poll(Duration::from_millis(200)).await.unwrap().into_iter().next()
+                {
                     return record;
                 }
             }
@@ -143,11 +145,15 @@ impl Topic {
         };
         runtime().block_on(async {
             let admin = self.client.admin();
-            let answers = admin.update_features(vec![update], UpdateFeaturesOptions::default()).await.unwrap();
+            let answers =
+                admin.update_features(vec![update], UpdateFeaturesOptions::default()).await.unwrap();
             answers.into_values().for_each(|answer| answer.unwrap());
             let is_set = async || {
                 let features = admin.describe_features(DescribeFeaturesOptions::default()).await.unwrap();
-                features.finalized.iter().any(|found| found.name == FEATURE && found.max_version_level == level)
+                features
+                    .finalized
+                    .iter()
+                    .any(|found| found.name == FEATURE && found.max_version_level == level)
             };
             while !is_set().await {}
         });

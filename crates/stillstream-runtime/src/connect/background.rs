@@ -65,8 +65,8 @@ impl<T, S> ChunkSender<T, S> {
         self.give(Message::Chunk(Box::new(chunk)))
     }
 
-    /// The splits that were assigned since the thread was given some. A thread that reads for ever, or several
-    /// splits side by side, asks now and then; one that returns when it is through need not.
+    /// The splits that were assigned since the thread was given some. A thread that reads for ever, or
+    /// several splits side by side, asks now and then; one that returns when it is through need not.
     pub fn assigned(&self) -> Vec<(usize, S)> {
         self.taken(self.assigned.try_iter().flatten().collect())
     }
@@ -157,10 +157,10 @@ impl<T, S: fmt::Debug> fmt::Debug for BackgroundReader<T, S> {
 }
 
 impl<T: Send + 'static, S: Clone + Send + 'static> BackgroundReader<T, S> {
-    /// Starts a thread called `name`; at most `capacity` chunks wait in the channel. `read` is called with splits
-    /// and their numbers, which count from 0 in the order in which they were assigned. It sends chunks until it
-    /// is through, or until nobody takes them any more, and is called again when others are assigned; or it goes
-    /// on for ever, and asks for [those](ChunkSender::assigned) itself.
+    /// Starts a thread called `name`; at most `capacity` chunks wait in the channel. `read` is called with
+    /// splits and their numbers, which count from 0 in the order in which they were assigned. It sends chunks
+    /// until it is through, or until nobody takes them any more, and is called again when others are
+    /// assigned; or it goes on for ever, and asks for [those](ChunkSender::assigned) itself.
     ///
     /// # Errors
     /// If the system gives no thread.
@@ -253,8 +253,8 @@ impl<T: Send + 'static, S: Clone + Send + 'static> BackgroundReader<T, S> {
         })
     }
 
-    /// Sets chunks of these splits aside from now on, and of no others: what was set aside of those comes next.
-    /// The thread should read nothing of them meanwhile, for what is set aside has no bound.
+    /// Sets chunks of these splits aside from now on, and of no others: what was set aside of those comes
+    /// next. The thread should read nothing of them meanwhile, for what is set aside has no bound.
     pub fn pause(&mut self, splits: BTreeSet<usize>) {
         self.paused = splits;
         let waiting = std::mem::take(&mut self.aside).into_iter().chain(std::mem::take(&mut self.next));

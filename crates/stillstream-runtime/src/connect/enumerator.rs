@@ -13,16 +13,16 @@ use super::erased_enumerator::{Erased, Typed};
 /// `SplitEnumerator` of Flink's FLIP-27. There is one for each source; it lives in the JobManager and is made
 /// anew for each attempt.
 ///
-/// Everything is called on one thread of the enumerator's own, so it may block: neither records nor checkpoints
-/// wait for it. One that blocks for long looks at
+/// Everything is called on one thread of the enumerator's own, so it may block: neither records nor
+/// checkpoints wait for it. One that blocks for long looks at
 /// [`EnumeratorContext::is_over`](super::EnumeratorContext::is_over) now and then.
 ///
 /// # Exactly once
-/// What a call assigns and the [`state`](Self::state) after it are taken in as one. A checkpoint has the state
-/// as of its trigger; a reader takes whatever was assigned before the trigger before its barrier, and nothing
-/// of what was assigned later. So of each split either a reader has the position in that checkpoint, or the
-/// enumerator has not assigned it there and will assign it again. An enumerator does nothing for it, but to keep
-/// in its state what it has assigned.
+/// What a call assigns and the [`state`](Self::state) after it are taken in as one. A checkpoint has the
+/// state as of its trigger; a reader takes whatever was assigned before the trigger before its barrier, and
+/// nothing of what was assigned later. So of each split either a reader has the position in that checkpoint,
+/// or the enumerator has not assigned it there and will assign it again. An enumerator does nothing for it,
+/// but to keep in its state what it has assigned.
 ///
 /// # Example
 /// A source whose parts are numbered, and which gets a new one now and then:
@@ -63,8 +63,8 @@ pub trait SplitEnumerator: Send + 'static {
     /// What is kept in checkpoints: as a rule what has been assigned.
     type State: Data;
 
-    /// Takes up where a snapshot left off. Called once, before anything else; not at a fresh start. `state` is
-    /// `None` where the snapshot is of a source that had no enumerator of this kind: then what the readers
+    /// Takes up where a snapshot left off. Called once, before anything else; not at a fresh start. `state`
+    /// is `None` where the snapshot is of a source that had no enumerator of this kind: then what the readers
     /// `held` tells what was assigned. Those are the splits with their positions that are in the snapshot, of
     /// all readers; they are the readers' again, and are not assigned anew.
     ///
@@ -72,17 +72,18 @@ pub trait SplitEnumerator: Send + 'static {
     /// Fail the attempt.
     fn restore(&mut self, state: Option<Self::State>, held: Vec<Self::Split>) -> Result<()>;
 
-    /// Looks for splits, and assigns what is new. Called first when an attempt begins, and again after the time
-    /// that it returns; `None`: not by itself (but when [woken](super::EnumeratorWaker)). The source ends when
-    /// [`Assignments::no_more`] was called and everything assigned has been read; without that it never does.
+    /// Looks for splits, and assigns what is new. Called first when an attempt begins, and again after the
+    /// time that it returns; `None`: not by itself (but when [woken](super::EnumeratorWaker)). The source
+    /// ends when [`Assignments::no_more`] was called and everything assigned has been read; without that it
+    /// never does.
     ///
     /// # Errors
-    /// Fail the attempt, with the name of the source: the restart strategy decides. An enumerator that can look
-    /// again later (a broker that is away) returns `Ok`, and says in the log what is the matter.
+    /// Fail the attempt, with the name of the source: the restart strategy decides. An enumerator that can
+    /// look again later (a broker that is away) returns `Ok`, and says in the log what is the matter.
     fn discover(&mut self, assignments: &mut Assignments<Self::Split>) -> Result<Option<Duration>>;
 
-    /// A reader has read all that it was given, or has been given nothing yet. For sources that hand out their
-    /// splits one by one, to whoever has time. Called once, until the reader is assigned something.
+    /// A reader has read all that it was given, or has been given nothing yet. For sources that hand out
+    /// their splits one by one, to whoever has time. Called once, until the reader is assigned something.
     ///
     /// # Errors
     /// As of [`discover`](Self::discover).

@@ -30,7 +30,6 @@ pub use crate::operator::enumeration::{
 };
 pub use background::{Arrived, BackgroundReader, Chunk, ChunkSender};
 pub use enumerator::{Assignments, Enumerator, SplitEnumerator};
-pub use erased_enumerator::enumerator_factory;
 pub use plain::{Plain, PlainWriter};
 pub use sink::{CommitPolicy, Committer, JobOutline, MakeDurable, Prepared, Sink, SinkContext, SinkWriter};
 pub use sink_operator::{SinkOperator, sink_body};

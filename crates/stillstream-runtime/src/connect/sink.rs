@@ -86,8 +86,8 @@ pub trait Sink<T: Data>: Send + Sync + 'static {
         Ok(())
     }
 
-    /// As [`validate`](Self::validate), which it calls if not said otherwise: for a sink whose target must fit
-    /// the job's checkpoints.
+    /// As [`validate`](Self::validate), which it calls if not said otherwise: for a sink whose target must
+    /// fit the job's checkpoints.
     fn validate_for(&self, job: &JobOutline) -> Result<()> {
         let _ = job;
         self.validate()
@@ -201,7 +201,7 @@ pub struct SinkContext {
     pub job: JobId,
     /// Where the job's checkpoints are kept, as the job was told; empty if they are kept nowhere. Two jobs of
     /// one name are told apart by it.
-    pub checkpoint_home: Arc<str>,
+    pub checkpoint_storage: Arc<str>,
     /// Who may read the files that the sink makes.
     pub file_access: FileAccess,
     /// Grows with every attempt to run the job: makes names of transactions and temporary files unique.
@@ -226,7 +226,7 @@ impl SinkContext {
             subtask: context.subtask,
             parallelism: context.parallelism,
             job: context.job,
-            checkpoint_home: context.checkpoint_home.clone(),
+            checkpoint_storage: context.checkpoint_storage.clone(),
             file_access: context.file_access,
             generation: context.generation,
             checkpointing: context.checkpointing,
@@ -246,7 +246,7 @@ impl SinkContext {
             subtask: SubtaskIndex(subtask),
             parallelism,
             job: JobId::from_name("by hand"),
-            checkpoint_home: "".into(),
+            checkpoint_storage: "".into(),
             file_access: FileAccess::default(),
             generation: 1,
             checkpointing: true,

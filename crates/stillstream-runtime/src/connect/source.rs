@@ -65,9 +65,9 @@ pub trait SplitSource: Send + Sync + 'static {
     /// A part of the input, with the position from which to go on.
     type Split: Data;
 
-    /// All splits of a fresh start: the short form, for a source that knows its whole input when it begins. It
-    /// is called once, in the JobManager, on a thread where it may block. The splits are dealt out evenly, and
-    /// the source ends when all of them have been read.
+    /// All splits of a fresh start: the short form, for a source that knows its whole input when it begins.
+    /// It is called once, in the JobManager, on a thread where it may block. The splits are dealt out evenly,
+    /// and the source ends when all of them have been read.
     ///
     /// # Errors
     /// Fail the attempt. A source that has neither splits nor an [enumerator](Self::enumerator) fails so.
@@ -78,8 +78,8 @@ pub trait SplitSource: Send + Sync + 'static {
     }
 
     /// Makes what finds the splits, where that is more than [`splits`](Self::splits) once: splits that appear
-    /// while the job runs, or that are handed out one by one. Called for each attempt, in the JobManager, on a
-    /// thread where it may block. `None`, the default: `splits` is asked once.
+    /// while the job runs, or that are handed out one by one. Called for each attempt, in the JobManager, on
+    /// a thread where it may block. `None`, the default: `splits` is asked once.
     ///
     /// # Errors
     /// Fail the attempt.
@@ -88,9 +88,9 @@ pub trait SplitSource: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Which of so many readers reads the split: a number below `readers`, and for the same split and the same
-    /// `readers` always the same. It counts where an enumerator names no reader, and when a job is restored at
-    /// another parallelism. `None`, the default: splits are dealt out evenly.
+    /// Which of so many readers reads the split: a number below `readers`, and for the same split and the
+    /// same `readers` always the same. It counts where an enumerator names no reader, and when a job is
+    /// restored at another parallelism. `None`, the default: splits are dealt out evenly.
     fn reader_of(&self, split: &Self::Split, readers: u32) -> Option<u32> {
         let _ = (split, readers);
         None
@@ -109,22 +109,22 @@ pub trait SplitSource: Send + Sync + 'static {
 /// waits for its input reads by a [`BackgroundReader`](super::BackgroundReader).
 pub trait SplitReader<T, S>: 'static {
     /// Takes splits, to be read beside those that it has. Called before anything else, with what was restored
-    /// (at a fresh start with none), and then whenever the enumerator has found some: also again and again, and
-    /// also after [`poll`](Self::poll) has said that all is read. A split that says that it is done is not read
-    /// again.
+    /// (at a fresh start with none), and then whenever the enumerator has found some: also again and again,
+    /// and also after [`poll`](Self::poll) has said that all is read. A split that says that it is done is
+    /// not read again.
     fn assign(&mut self, splits: Vec<S>) -> Result<()>;
 
-    /// Appends up to about `max_records` records to `out`. [`SourceStatus::Ended`]: all splits that were assigned
-    /// have been read. The source ends with that if the enumerator has said that there are no more; else it
-    /// is idle until it is assigned others.
+    /// Appends up to about `max_records` records to `out`. [`SourceStatus::Ended`]: all splits that were
+    /// assigned have been read. The source ends with that if the enumerator has said that there are no more;
+    /// else it is idle until it is assigned others.
     fn poll(&mut self, max_records: usize, out: &mut Batch<T>) -> Result<SourceStatus>;
 
     /// All splits that were assigned, each with its position as of what [`poll`](Self::poll) has returned so
     /// far. Those that are done may be left out: the enumerator knows that they were assigned.
     fn positions(&self) -> Vec<S>;
 
-    /// The [`positions`](Self::positions) that checkpoint `id` gets: for a source that acknowledges them to the
-    /// outside when that is [complete](Self::checkpoint_complete).
+    /// The [`positions`](Self::positions) that checkpoint `id` gets: for a source that acknowledges them to
+    /// the outside when that is [complete](Self::checkpoint_complete).
     fn snapshot(&mut self, id: stillstream_types::CheckpointId) -> Vec<S> {
         let _ = id;
         self.positions()
@@ -167,8 +167,8 @@ pub trait SplitReader<T, S>: 'static {
     }
 }
 
-/// What a reader tells of its splits. They are numbered from 0 in the order in which they were assigned, over all
-/// calls of [`SplitReader::assign`]; a number is never used again.
+/// What a reader tells of its splits. They are numbered from 0 in the order in which they were assigned, over
+/// all calls of [`SplitReader::assign`]; a number is never used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SplitNews {
     /// Splits that are being read from now on. After `assign`: those of that call that are not done.

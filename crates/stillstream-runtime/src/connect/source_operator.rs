@@ -43,11 +43,11 @@ enum Wish {
 /// any parallelism. What was not assigned in that snapshot the enumerator assigns.
 ///
 /// At an unchanged parallelism a subtask's share is what it had before: what else it keeps about its splits,
-/// such as the watermark that it has reached, would be wrong for those of another subtask. Otherwise splits go
-/// where the source says, or are dealt out one by one.
+/// such as the watermark that it has reached, would be wrong for those of another subtask. Otherwise splits
+/// go where the source says, or are dealt out one by one.
 ///
-/// Until a subtask has splits of a snapshot, or the enumerator's first answer, it does nothing and is not idle:
-/// others that have theirs already would make its records late.
+/// Until a subtask has splits of a snapshot, or the enumerator's first answer, it does nothing and is not
+/// idle: others that have theirs already would make its records late.
 pub struct SourceOperator<S: SplitSource> {
     source: Arc<S>,
     pub(super) reader: Option<Box<dyn SplitReader<S::Item, S::Split>>>,

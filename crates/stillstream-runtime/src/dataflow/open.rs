@@ -27,8 +27,8 @@ use crate::plan::{NodeBody, PhysicalPlan, Task};
 pub(crate) struct WorkerSettings {
     pub mode: CheckpointingMode,
     pub job: JobId,
-    /// See [`OpenContext::checkpoint_home`].
-    pub checkpoint_home: Arc<str>,
+    /// See [`OpenContext::checkpoint_storage`].
+    pub checkpoint_storage: Arc<str>,
     pub file_access: FileAccess,
     pub checkpointing: bool,
     pub backend: StateBackends,
@@ -85,7 +85,7 @@ pub(crate) fn open_chain(
             backend: context.settings.backend.clone(),
             checkpointing: context.settings.checkpointing,
             job: context.settings.job,
-            checkpoint_home: context.settings.checkpoint_home.clone(),
+            checkpoint_storage: context.settings.checkpoint_storage.clone(),
             file_access: context.settings.file_access,
             generation: spec.generation.0,
             clock: context.clock.clone(),

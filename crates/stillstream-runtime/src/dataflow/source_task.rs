@@ -84,8 +84,8 @@ impl SourceTask {
         self.subtask.processing_time(&mut turn, sessions)
     }
 
-    /// Takes the barriers that were triggered and the splits that were assigned, in the order in which that was
-    /// said. Called when the chain is quiet.
+    /// Takes the barriers that were triggered and the splits that were assigned, in the order in which that
+    /// was said. Called when the chain is quiet.
     fn barriers(&mut self, sessions: Sessions<'_, '_>) -> Result<()> {
         while let Some(mut trigger) = self.subtask.triggers.pop_front() {
             self.assign(std::mem::take(&mut trigger.assigned))?;

@@ -16,7 +16,7 @@ use stillstream_types::{
 };
 use tokio::runtime::Handle;
 
-use super::settings::{JobSettings, StateBackend};
+use super::settings::JobSettings;
 use super::{configuration, storage_options};
 use crate::plan::{PhysicalPlan, Plan, describe};
 
@@ -307,7 +307,7 @@ impl Beginning {
             unknown.push(format!("{error}; its state is looked at once it is opened"));
             Ok(())
         })?;
-        let description = PlanDescription::new(&settings.name, backend(settings), operators);
+        let description = PlanDescription::new(&settings.name, settings.backend.described(), operators);
         let choices = Choices {
             allow_non_restored_state: settings.allow_non_restored_state,
             left_behind: self.start.left_behind.iter().copied().collect(),
@@ -382,14 +382,6 @@ fn refuse_somebody_elses(found: &RetainedCheckpoint, from: &str, handle: &Handle
     }
 }
 
-/// The backend as a plan describes it.
-pub(crate) fn backend(settings: &JobSettings) -> stillstream_restore::Backend {
-    match settings.backend {
-        StateBackend::RocksDb { .. } => stillstream_restore::Backend::Rocksdb,
-        StateBackend::Memory { .. } | StateBackend::Fs { .. } => stillstream_restore::Backend::Hashmap,
-    }
-}
-
 /// The operators of a plan with their ids and states, found out without running anything.
 ///
 /// # Errors
@@ -398,7 +390,7 @@ pub fn describe_plan(plan: &Plan, settings: &JobSettings) -> Result<PlanDescript
     crate::panics::install();
     let physical = plan.compile(settings.parallelism, settings.chaining)?;
     let operators = describe(&physical, Err)?;
-    Ok(PlanDescription::new(&settings.name, backend(settings), operators))
+    Ok(PlanDescription::new(&settings.name, settings.backend.described(), operators))
 }
 
 /// The environment variable by which a program is asked for its plan: the file to write it to, as JSON, in

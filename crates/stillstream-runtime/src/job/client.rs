@@ -179,7 +179,7 @@ impl fmt::Display for JobResult {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct Published {
     pub status: Option<JobStatus>,
     pub status_times: StatusTimes,
     pub restarts: u64,
@@ -197,7 +197,7 @@ pub(crate) struct Board {
 
 #[derive(Default)]
 pub(crate) struct Shared {
-    pub board: Mutex<Board>,
+    pub published: Mutex<Published>,
     pub event_times: Mutex<EventTimes>,
     pub changed: Condvar,
     pub holds: Arc<Holds>,
@@ -205,7 +205,7 @@ pub(crate) struct Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("board", &self.board).finish_non_exhaustive()
+        f.debug_struct("Shared").field("published", &self.published).finish_non_exhaustive()
     }
 }
 
@@ -216,8 +216,8 @@ pub(crate) struct Owner(pub Arc<Shared>);
 impl Drop for Owner {
     /// An error that nobody has asked for must not be lost.
     fn drop(&mut self) {
-        let board = self.0.board.lock();
-        if let (true, Some(Err(error))) = (board.unsaid, &board.result) {
+        let published = self.0.published.lock();
+        if let (true, Some(Err(error))) = (published.unsaid, &published.result) {
             tracing::error!("{error}");
         }
     }
@@ -249,17 +249,17 @@ impl JobClient {
         let shared = Arc::new(Shared::default());
         let info = Arc::new(JobInfo::of_settings(settings));
         {
-            let mut board = shared.board.lock();
-            board.status = Some(JobStatus::Finished);
-            board.restarts = result.restarts;
-            board.metrics = JobMetrics {
+            let mut published = shared.published.lock();
+            published.status = Some(JobStatus::Finished);
+            published.restarts = result.restarts;
+            published.metrics = JobMetrics {
                 records_in: result.records_in,
                 records_out: result.records_out,
                 counters: result.counters.clone(),
                 ..JobMetrics::default()
             };
-            board.result = Some(Ok(result));
-            board.ended = true;
+            published.result = Some(Ok(result));
+            published.ended = true;
         }
         let clock = Arc::new(SystemClock::default());
         let savepoints = Arc::new(SavepointPlaces::of(settings, MadeFor::default()));
@@ -278,13 +278,13 @@ impl JobClient {
     pub(crate) fn broke(&self, error: Error) {
         let error = error.context(format!("job `{}` was left where it stood", self.name()));
         tracing::error!("{error}");
-        let mut board = self.shared.board.lock();
-        if !board.ended {
-            board.status = Some(JobStatus::Failed);
-            board.result = Some(Err(error));
-            board.ended = true;
+        let mut published = self.shared.published.lock();
+        if !published.ended {
+            published.status = Some(JobStatus::Failed);
+            published.result = Some(Err(error));
+            published.ended = true;
         }
-        drop(board);
+        drop(published);
         self.shared.changed.notify_all();
     }
 
@@ -295,7 +295,7 @@ impl JobClient {
 
     /// Where the job stands.
     pub fn status(&self) -> JobStatus {
-        self.shared.board.lock().status.unwrap_or(JobStatus::Initializing)
+        self.shared.published.lock().status.unwrap_or(JobStatus::Initializing)
     }
 
     /// How the job reaches its checkpoints and savepoints, wherever they are.
@@ -311,22 +311,22 @@ impl JobClient {
 
     /// Whether [`wait`](Self::wait) would return at once.
     pub fn has_ended(&self) -> bool {
-        self.shared.board.lock().ended
+        self.shared.published.lock().ended
     }
 
     /// How often it was restarted so far.
     pub fn restarts(&self) -> u64 {
-        self.shared.board.lock().restarts
+        self.shared.published.lock().restarts
     }
 
     /// Its checkpoints: counts, the last one, the newest ten.
     pub fn checkpoint_statistics(&self) -> CheckpointStatistics {
-        self.shared.board.lock().statistics.clone()
+        self.shared.published.lock().statistics.clone()
     }
 
     /// Figures of the run so far.
     pub fn metrics(&self) -> JobMetrics {
-        self.shared.board.lock().metrics.clone()
+        self.shared.published.lock().metrics.clone()
     }
 
     /// Where event time stands: for each subtask that has inputs, and each channel that it reads. A few times
@@ -462,9 +462,9 @@ impl JobClient {
             if left.is_zero() {
                 return false;
             }
-            let mut board = self.shared.board.lock();
+            let mut published = self.shared.published.lock();
             // a wake-up may come at any time: only the clock says how much time has passed
-            self.shared.changed.wait_for(&mut board, left.min(pause));
+            self.shared.changed.wait_for(&mut published, left.min(pause));
         }
     }
 
@@ -473,11 +473,11 @@ impl JobClient {
     /// # Errors
     /// The error that ended it; `Cancelled` if it was cancelled.
     pub fn wait(self) -> Result<JobResult> {
-        let mut board = self.shared.board.lock();
-        while !board.ended {
-            self.shared.changed.wait(&mut board);
+        let mut published = self.shared.published.lock();
+        while !published.ended {
+            self.shared.changed.wait(&mut published);
         }
-        board.result.take().unwrap_or_else(|| {
+        published.result.take().unwrap_or_else(|| {
             Err(Error::new(
                 ErrorKind::Plan,
                 format!("the result of job `{}` was already taken by another `wait`", self.name()),

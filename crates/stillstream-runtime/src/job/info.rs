@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use stillstream_jobmaster::CheckpointConfig;
 use stillstream_types::{JobId, OperatorId, RestartStrategy, Timestamp};
 
-use super::home::CheckpointHome;
-use super::settings::{JobSettings, StateBackend};
+use super::checkpoint_storage::JobCheckpointStorage;
+use super::settings::JobSettings;
 use crate::clock::Clock;
 use crate::plan::{Delivery, PhysicalPlan, Task};
 
@@ -48,7 +48,7 @@ impl JobInfo {
     pub(super) fn new(
         settings: &JobSettings,
         physical: &PhysicalPlan,
-        home: &dyn CheckpointHome,
+        checkpoints: &dyn JobCheckpointStorage,
         clock: &dyn Clock,
     ) -> Self {
         let checkpointing = settings.checkpoint.interval.is_some();
@@ -57,11 +57,8 @@ impl JobInfo {
             workers: physical.workers,
             processes: settings.processes,
             checkpoint: settings.checkpoint.clone(),
-            state_backend: match settings.backend {
-                StateBackend::Memory { .. } | StateBackend::Fs { .. } => "hashmap",
-                StateBackend::RocksDb { .. } => "rocksdb",
-            },
-            checkpoint_directory: home.is_durable().then(|| home.describe()),
+            state_backend: settings.backend.name(),
+            checkpoint_directory: checkpoints.is_durable().then(|| checkpoints.describe()),
             restart: settings.restart.unwrap_or_else(|| RestartStrategy::default_for(checkpointing)),
             started_at: Timestamp::from_millis(clock.now_ms()),
             ..Self::of_settings(settings)

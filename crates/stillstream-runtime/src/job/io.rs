@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use stillstream_jobmaster::{DiscardTarget, JobEvent, StorageCall};
 use stillstream_types::Result;
 
-use super::home::CheckpointHome;
+use super::checkpoint_storage::JobCheckpointStorage;
 use super::manager::Message;
 use super::savepoints::MadeFor;
 use crate::catch::{catch_on_thread, spawn};
@@ -79,15 +79,15 @@ impl IoThreads {
     }
 
     /// Carries a call out, in its lane.
-    pub fn call(&self, home: &Arc<dyn CheckpointHome>, call: StorageCall) {
+    pub fn call(&self, checkpoints: &Arc<dyn JobCheckpointStorage>, call: StorageCall) {
         let low = matches!(call, StorageCall::ListShared | StorageCall::Discard { .. });
         let failed = match &call {
             StorageCall::Discard { target: DiscardTarget::Savepoint(location), .. } => Some(location.clone()),
             _ => None,
         };
-        let (home, made) = (home.clone(), self.made.clone());
+        let (checkpoints, made) = (checkpoints.clone(), self.made.clone());
         let job = move || {
-            let answer = home.answer(call);
+            let answer = checkpoints.answer(call);
             failed.iter().for_each(|location| made.remove(location));
             JobEvent::Storage(answer)
         };

@@ -61,13 +61,13 @@ impl Shared {
     /// Waits until nobody holds the end any more, or their time is over.
     pub(super) fn await_holds(&self, clock: &dyn Clock) {
         let until = clock.elapsed().saturating_add(LONGEST_HOLD);
-        let mut board = self.board.lock();
+        let mut published = self.published.lock();
         while self.holds.0.load(Ordering::SeqCst) > 0 {
             let left = until.saturating_sub(clock.elapsed());
             if left.is_zero() {
                 return;
             }
-            self.changed.wait_for(&mut board, left.min(Duration::from_millis(20)));
+            self.changed.wait_for(&mut published, left.min(Duration::from_millis(20)));
         }
     }
 }
@@ -91,27 +91,27 @@ impl JobClient {
 
     /// When the job came to each state that it was in, the present one last.
     pub fn status_times(&self) -> Vec<(JobStatus, Timestamp)> {
-        self.shared.board.lock().status_times.0.clone()
+        self.shared.published.lock().status_times.0.clone()
     }
 
     /// The checkpoints that are under way, oldest first.
     pub fn checkpoints_in_progress(&self) -> Vec<CheckpointSummary> {
-        self.shared.board.lock().in_progress.clone()
+        self.shared.published.lock().in_progress.clone()
     }
 
     /// The completed checkpoints that the job keeps, oldest first.
     pub fn checkpoints_kept(&self) -> Vec<CheckpointId> {
-        self.shared.board.lock().kept.clone()
+        self.shared.published.lock().kept.clone()
     }
 
     /// What the newest attempt began with; `None` if it began empty.
     pub fn restored_from(&self) -> Option<RestoredFrom> {
-        self.shared.board.lock().restored.clone()
+        self.shared.published.lock().restored.clone()
     }
 
     /// Its last failures, oldest first.
     pub fn exceptions(&self) -> Vec<ExceptionEntry> {
-        self.shared.board.lock().exceptions.clone()
+        self.shared.published.lock().exceptions.clone()
     }
 
     /// A client for looking on: unlike a clone it is none who will ask for the job's result, so an error that

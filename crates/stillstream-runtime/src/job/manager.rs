@@ -4,10 +4,10 @@
 //! |---|---|
 //! | this one | the loop and the engine's commands |
 //! | `restoring` | what an attempt starts from is read, and handed to the workers |
-//! | `board` | what clients read of a running job, and its result |
+//! | `publishing` | what clients read of a running job, and its result |
 //! | `saying` | what is written into the log |
 
-mod board;
+mod publishing;
 mod restoring;
 mod saying;
 
@@ -25,9 +25,9 @@ use stillstream_storage::Neighbours;
 use stillstream_types::crash::crash_point;
 use stillstream_types::{CheckpointKind, Error, ErrorKind, Result};
 
+use super::checkpoint_storage::JobCheckpointStorage;
 use super::client::{JobEnding, JobMetrics, JobResult, Shared};
 use super::enumerators::Enumerators;
-use super::home::CheckpointHome;
 use super::info::JobInfo;
 use super::io::IoThreads;
 use super::job_log::JobLog;
@@ -56,7 +56,7 @@ pub(crate) struct Manager {
     pub physical: Arc<PhysicalPlan>,
     pub engine: JobEngine,
     pub fleet: Box<dyn Fleet>,
-    pub home: Arc<dyn CheckpointHome>,
+    pub checkpoints: Arc<dyn JobCheckpointStorage>,
     pub io: IoThreads,
     pub stores: Arc<dyn SnapshotStores>,
     pub clock: Arc<dyn Clock>,
@@ -188,7 +188,7 @@ impl Manager {
     /// Begins what is wanted; gives back an answer that comes at once.
     fn carry_out(&mut self, command: JobCommand) -> Option<JobEvent> {
         match command {
-            JobCommand::Storage(call) => self.io.call(&self.home, call),
+            JobCommand::Storage(call) => self.io.call(&self.checkpoints, call),
             JobCommand::ReadSnapshot { generation, from } => self.read_snapshot(generation, from),
             JobCommand::Deploy(spec) => return self.deploy(spec),
             JobCommand::Tell { control, .. } => {
@@ -210,7 +210,7 @@ impl Manager {
                 self.say_answer(&result);
                 if let Some(reply) = self.state.requests.remove(&request) {
                     let located = |report: CheckpointReport| CheckpointReport {
-                        path: self.home.locate(&report.path),
+                        path: self.checkpoints.locate(&report.path),
                         ..report
                     };
                     // the client may have gone away

@@ -8,17 +8,17 @@
 //! | `info` | [`JobInfo`], [`JobPlan`]: what is known of a job before it runs |
 //! | `manager` | the JobManager: a shell around the engine of `stillstream-jobmaster` |
 //! | `beginning` | where a start begins, and whether the program can go on from there |
-//! | `home` | where checkpoints and the register live |
+//! | `checkpoint_storage` | where checkpoints and the register live |
 //! | `savepoints` | where savepoints go |
 //! | `io` | threads for storage calls |
 //! | `progress` | the line on the terminal |
 //! | `job_log` | what the log says of a running job, and how often |
 
 mod beginning;
+mod checkpoint_storage;
 mod client;
 mod enumerators;
 mod event_times;
-mod home;
 mod info;
 mod io;
 mod job_log;
@@ -66,8 +66,8 @@ use crate::flow::credits::FlowLimits;
 use crate::metrics::Counters;
 use crate::plan::{PhysicalPlan, Plan};
 use beginning::Beginning;
+use checkpoint_storage::{FileSystemCheckpointStorage, JobCheckpointStorage, JobManagerCheckpointStorage};
 use client::{Owner, Shared};
-use home::{CheckpointHome, MemoryHome, StorageHome};
 use io::IoThreads;
 use manager::{Manager, Message, State, random_unit, tasks};
 use savepoints::{MadeFor, SavepointPlaces};
@@ -89,7 +89,7 @@ fn validate(settings: &JobSettings) -> Result<()> {
              build needs a C++ compiler and libclang), or write `state.backend.type: hashmap`",
         ));
     }
-    if let StateBackend::Memory { max_state_size, .. } = settings.backend
+    if let Some(max_state_size) = settings.backend.max_state_size()
         && max_state_size >= settings.frame_size
     {
         return Err(configuration(format!(
@@ -139,17 +139,13 @@ fn job_storage(
 
 fn snapshot_stores(settings: &JobSettings, storage: &Option<JobStorage>) -> Arc<dyn SnapshotStores> {
     let options = storage_options(settings);
-    match (&settings.backend, storage) {
-        (StateBackend::Fs { .. } | StateBackend::RocksDb { .. }, Some(storage)) => {
-            Arc::new(FileStores { files: storage.clone(), options })
+    match (settings.backend.max_state_size(), storage) {
+        (Some(max_state_size), files) => {
+            Arc::new(MemoryStores { max_state_size, files: files.clone(), options })
         }
-        (StateBackend::Memory { max_state_size, .. }, files) => {
-            Arc::new(MemoryStores { max_state_size: *max_state_size, files: files.clone(), options })
-        }
+        (None, Some(storage)) => Arc::new(FileStores { files: storage.clone(), options }),
         // without checkpoints nothing is ever written but savepoints
-        (StateBackend::Fs { .. } | StateBackend::RocksDb { .. }, None) => {
-            Arc::new(MemoryStores { max_state_size: u64::MAX, files: None, options })
-        }
+        (None, None) => Arc::new(MemoryStores { max_state_size: u64::MAX, files: None, options }),
     }
 }
 
@@ -161,7 +157,7 @@ fn worker_settings(settings: &JobSettings) -> WorkerSettings {
         longest_sleep: settings.longest_sleep,
         mode: settings.checkpoint.mode,
         job: JobId::from_name(&settings.name),
-        checkpoint_home: settings.checkpoint_home().into(),
+        checkpoint_storage: settings.checkpoint_storage().into(),
         file_access: settings.file_access,
         checkpointing: settings.checkpoint.interval.is_some(),
         backend: settings
@@ -366,10 +362,10 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
     warn(&settings, &physical);
     let stores = snapshot_stores(&settings, &storage);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let home: Arc<dyn CheckpointHome> = match &storage {
+    let checkpoints: Arc<dyn JobCheckpointStorage> = match &storage {
         Some(storage) => {
-            let mut home = StorageHome::claim(storage.clone(), &settings)?;
-            let claimed = home.claimed();
+            let mut checkpoints = FileSystemCheckpointStorage::claim(storage.clone(), &settings)?;
+            let claimed = checkpoints.claimed();
             // another process may have ended it since
             if let Some(result) = start_of(claimed.as_ref(), storage, &settings)? {
                 return Ok(JobClient::ended(result, &settings));
@@ -379,10 +375,10 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
                 // it ran on between the look and the claim
                 (beginning, fitted) = begin(claimed.as_ref())?;
             }
-            home.note(&beginning)?;
-            Arc::new(home)
+            checkpoints.note(&beginning)?;
+            Arc::new(checkpoints)
         }
-        None => Arc::new(MemoryHome::new(storage_options(&settings))),
+        None => Arc::new(JobManagerCheckpointStorage::new(storage_options(&settings))),
     };
     let physical = fitted;
     let settings = JobSettings { from_snapshot: beginning.snapshot_begun_with(&settings), ..settings };
@@ -396,8 +392,8 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         _ => process_fleet(&settings, &physical, submission, &counters, &sender, &clock, tokio.handle())?,
     };
     let shared = Arc::new(Shared::default());
-    shared.board.lock().status = Some(JobStatus::Initializing);
-    let info = Arc::new(JobInfo::new(&settings, &physical, &*home, &*clock));
+    shared.published.lock().status = Some(JobStatus::Initializing);
+    let info = Arc::new(JobInfo::new(&settings, &physical, &*checkpoints, &*clock));
     *shared.event_times.lock() = EventTimes::of(info.clone(), clock.clone());
     let made = MadeFor::default();
     let client = JobClient {
@@ -410,14 +406,14 @@ pub fn submit(plan: Plan, settings: JobSettings) -> Result<JobClient> {
         takes_checkpoints: settings.checkpoint.interval.is_some(),
     };
     let io = IoThreads::start(sender.clone(), made)?;
-    let engine = job_engine(&settings, &physical, &*fleet, &*home, clock.elapsed())?;
+    let engine = job_engine(&settings, &physical, &*fleet, &*checkpoints, clock.elapsed())?;
     let state = State::new(&settings, clock.elapsed());
     let manager = Manager {
         settings,
         physical,
         engine,
         fleet,
-        home,
+        checkpoints,
         io,
         stores,
         clock,
@@ -445,7 +441,7 @@ fn job_engine(
     settings: &JobSettings,
     physical: &PhysicalPlan,
     fleet: &dyn Fleet,
-    home: &dyn CheckpointHome,
+    checkpoints: &dyn JobCheckpointStorage,
     now: Duration,
 ) -> Result<JobEngine> {
     let checkpointing = settings.checkpoint.interval.is_some();
@@ -457,9 +453,9 @@ fn job_engine(
         tasks: tasks(physical),
         workers: fleet.workers(),
         from_snapshot: settings.from_snapshot.clone(),
-        place: home.describe(),
-        durable: home.is_durable(),
-        register: home.claimed(),
+        place: checkpoints.describe(),
+        durable: checkpoints.is_durable(),
+        register: checkpoints.claimed(),
         first_delay: random_unit(),
         cancellation_timeout: settings.cancellation_timeout,
         end_timeout: settings.end_timeout(),

@@ -85,6 +85,31 @@ impl StateBackend {
         }
     }
 
+    /// Its name in the configuration.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Memory { .. } | Self::Fs { .. } => "hashmap",
+            Self::RocksDb { .. } => "rocksdb",
+        }
+    }
+
+    /// As a plan describes it.
+    pub(crate) fn described(&self) -> stillstream_restore::Backend {
+        match self {
+            Self::Memory { .. } | Self::Fs { .. } => stillstream_restore::Backend::Hashmap,
+            Self::RocksDb { .. } => stillstream_restore::Backend::Rocksdb,
+        }
+    }
+
+    /// The largest snapshot of one state, in bytes, where snapshots lie inside the acknowledgement; `None`
+    /// where they lie in files.
+    pub(crate) fn max_state_size(&self) -> Option<u64> {
+        match self {
+            Self::Memory { max_state_size, .. } => Some(*max_state_size),
+            Self::Fs { .. } | Self::RocksDb { .. } => None,
+        }
+    }
+
     /// The folder with copies of this job's checkpoints on the local disk, where such are kept.
     pub(crate) fn local_copies(&self, job: &str) -> Option<PathBuf> {
         match self {
@@ -198,7 +223,7 @@ impl JobSettings {
     }
 
     /// Where checkpoints are kept, in one form for each place; empty if nowhere.
-    pub(crate) fn checkpoint_home(&self) -> String {
+    pub(crate) fn checkpoint_storage(&self) -> String {
         let uri = self.backend.checkpoint_uri().unwrap_or_default();
         match uri.strip_prefix("file://").unwrap_or(uri) {
             "" => String::new(),

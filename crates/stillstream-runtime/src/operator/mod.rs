@@ -270,8 +270,8 @@ pub trait Source: 'static {
     /// Emits up to about `max_records` records, without blocking.
     fn poll(&mut self, max_records: usize, out: &mut Output) -> Result<SourceStatus>;
 
-    /// Takes splits, in their binary form, beside those that it has. `answers`: this answers the source's wish
-    /// for splits, also if there are none. `no_more`: no others will come.
+    /// Takes splits, in their binary form, beside those that it has. `answers`: this answers the source's
+    /// wish for splits, also if there are none. `no_more`: no others will come.
     fn assign(&mut self, splits: &[&[u8]], answers: bool, no_more: bool) -> Result<()> {
         let _ = (answers, no_more);
         match splits {
@@ -339,7 +339,7 @@ pub struct OpenContext {
     pub job: JobId,
     /// Where its checkpoints are kept; empty if they are kept nowhere. Two jobs of one name are told apart by
     /// it.
-    pub checkpoint_home: Arc<str>,
+    pub checkpoint_storage: Arc<str>,
     /// Who may read the files that the operator makes.
     pub file_access: FileAccess,
     /// Grows with every attempt to run the job, in all processes: makes names of temporary files unique.
@@ -403,7 +403,7 @@ impl OpenContext {
             backend: crate::backends::heap(Default::default()),
             checkpointing: true,
             job: JobId::from_name("by hand"),
-            checkpoint_home: "".into(),
+            checkpoint_storage: "".into(),
             file_access: FileAccess::default(),
             generation: 1,
             clock,

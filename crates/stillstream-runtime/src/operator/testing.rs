@@ -32,7 +32,7 @@ impl OpenContext {
             backend: crate::backends::heap(Default::default()),
             checkpointing: true,
             job: JobId::from_name("by hand"),
-            checkpoint_home: "".into(),
+            checkpoint_storage: "".into(),
             file_access: FileAccess::default(),
             generation: 1,
             clock: Arc::new(ManualClock::default()),

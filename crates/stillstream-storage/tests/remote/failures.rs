@@ -23,6 +23,7 @@ fn bucket() -> String {
 }
 
 /// Answers every request with this, and says what was asked.
+#[expect(clippy::disallowed_methods, reason = "a server of this test, which ends with its program")]
 fn answering(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());

@@ -3,8 +3,8 @@
 use std::any::TypeId;
 use std::ptr;
 
+use super::super::counted::Counted;
 use super::super::pool::Page;
-use super::super::shared::Shared;
 use super::{Form, Spot};
 
 /// Whether a duplicate of the bytes is as good as a clone. `Copy` cannot be asked for in generic code, so
@@ -51,12 +51,14 @@ impl<K: Clone + 'static, V: Clone + 'static> Form<K, V> {
                 let (old_cell, new_cell) = (Self::value_cell(from, spot), Self::value_cell(to, spot));
                 match Self::VALUE_BOXED {
                     // held below, when nothing can panic any more
-                    true => new_cell.cast::<*mut Shared<V>>().write(old_cell.cast::<*mut Shared<V>>().read()),
+                    true => {
+                        new_cell.cast::<*mut Counted<V>>().write(old_cell.cast::<*mut Counted<V>>().read())
+                    }
                     // such a value needs no drop: a panic of the key's clone may forget it
                     false => new_cell.cast::<V>().write((*old_cell.cast::<V>()).clone()),
                 }
                 match Self::KEY_BOXED {
-                    true => new.cast::<*mut Shared<K>>().write(old.cast::<*mut Shared<K>>().read()),
+                    true => new.cast::<*mut Counted<K>>().write(old.cast::<*mut Counted<K>>().read()),
                     false => new.cast::<K>().write((*old.cast::<K>()).clone()),
                 }
                 Self::hold(to, spot);
@@ -75,10 +77,10 @@ impl<K: Clone + 'static, V: Clone + 'static> Form<K, V> {
         // SAFETY: the caller duplicated a taken slot, whose boxes are alive
         unsafe {
             if Self::VALUE_BOXED {
-                Shared::hold(Self::value_cell(page, spot).cast::<*mut Shared<V>>().read());
+                Counted::hold(Self::value_cell(page, spot).cast::<*mut Counted<V>>().read());
             }
             if Self::KEY_BOXED {
-                Shared::hold(Self::slot(page, spot).cast::<*mut Shared<K>>().read());
+                Counted::hold(Self::slot(page, spot).cast::<*mut Counted<K>>().read());
             }
         }
     }

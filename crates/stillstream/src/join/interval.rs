@@ -194,9 +194,9 @@ impl<T: Data, U: Data, S1: KeySelector<T>, S2: KeySelector<U, Key = S1::Key>> In
 pub struct IntervalJoinContext<'a, R> {
     first: i64,
     second: i64,
-    found: &'a mut Vec<(i64, i64, R)>,
+    found: &'a mut Vec<Found<R>>,
     /// The time of the record that was there already: pairs are emitted in its order.
-    partner: i64,
+    partner: Place,
     sides: &'a mut SideCollectors,
 }
 
@@ -239,9 +239,20 @@ impl<R: Data> IntervalJoinContext<'_, R> {
     }
 }
 
-/// One of the two streams: its records that may still find a partner, by event time.
+/// Where some records of one key lie: their event time, and a number.
+type Place = (i64, u32);
+
+/// The partner's place, the pair's time, and what was made of the pair.
+type Found<R> = (Place, i64, R);
+
+/// Records of one key and time that lie together. A record is added by writing all of them anew, so they are
+/// few, also where a window has given thousands the same time.
+const TOGETHER: usize = 32;
+
+/// One of the two streams: its records that may still find a partner. Those of one time lie in places that
+/// are numbered in a row.
 struct Side<T, S> {
-    records: MapState<i64, Vec<T>>,
+    records: MapState<Place, Vec<T>>,
     selector: Arc<S>,
     late: Option<OutputTag<T>>,
 }
@@ -256,10 +267,44 @@ impl<T: Data, S: KeySelector<T>> Side<T, S> {
         Ok(Self { records: states.map(name)?, selector, late })
     }
 
-    fn keep<O: Data>(&self, record: T, at: i64, ctx: &KeyedContext<'_, S::Key, O>) -> Result<()> {
-        let mut same_time = self.records.get(ctx, &at).map_err(StateError::into_error)?.unwrap_or_default();
-        same_time.push(record);
-        self.records.put(ctx, at, same_time).map_err(StateError::into_error)
+    fn is_taken<O>(&self, at: i64, number: u32, ctx: &KeyedContext<'_, S::Key, O>) -> Result<bool> {
+        self.records.contains(ctx, &(at, number)).map_err(StateError::into_error)
+    }
+
+    /// The number of the last place of that time; 0 if there is none.
+    fn last<O>(&self, at: i64, ctx: &KeyedContext<'_, S::Key, O>) -> Result<u32> {
+        // `taken` is, or is 0, and `free` is not
+        let (mut taken, mut free) = (0, 1);
+        while self.is_taken(at, free, ctx)? {
+            (taken, free) = (free, free.saturating_mul(2));
+        }
+        while free - taken > 1 {
+            let middle = taken + (free - taken) / 2;
+            match self.is_taken(at, middle, ctx)? {
+                true => taken = middle,
+                false => free = middle,
+            }
+        }
+        Ok(taken)
+    }
+
+    fn keep<O>(&self, record: T, at: i64, ctx: &KeyedContext<'_, S::Key, O>) -> Result<()> {
+        let mut number = self.last(at, ctx)?;
+        let together = self.records.get(ctx, &(at, number)).map_err(StateError::into_error)?;
+        let mut together = together.unwrap_or_default();
+        if together.len() >= TOGETHER {
+            (number, together) = (number + 1, Vec::new());
+        }
+        together.push(record);
+        self.records.put(ctx, (at, number), together).map_err(StateError::into_error)
+    }
+
+    /// Forgets all records of that time.
+    fn forget<O>(&self, at: i64, ctx: &KeyedContext<'_, S::Key, O>) -> Result<()> {
+        for number in 0..=self.last(at, ctx)? {
+            self.records.remove(ctx, &(at, number)).map_err(StateError::into_error)?;
+        }
+        Ok(())
     }
 }
 
@@ -276,8 +321,8 @@ struct Join<T, U, S1, S2, R, F> {
     first: Side<T, S1>,
     second: Side<U, S2>,
     clock: Option<Lateness>,
-    /// Pairs of one record: the partner's time, the pair's, and what was made of it.
-    found: Vec<(i64, i64, R)>,
+    /// What was made of one record's pairs.
+    found: Vec<Found<R>>,
 }
 
 /// A record at the watermark is not late: what it may find is forgotten when the watermark has passed it.
@@ -312,8 +357,8 @@ where
         Ok(None)
     }
 
-    fn emit_found(found: &mut Vec<(i64, i64, R)>, ctx: &mut KeyedContext<'_, S1::Key, R>) {
-        // a map has no order: pairs come in that of the partners' times
+    fn emit_found(found: &mut Vec<Found<R>>, ctx: &mut KeyedContext<'_, S1::Key, R>) {
+        // a map has no order: pairs come in that of the partners
         found.sort_by_key(|(partner, _, _)| *partner);
         found.drain(..).for_each(|(_, at, value)| ctx.out.emit_at(value, Some(at)));
     }
@@ -325,12 +370,13 @@ where
         let Self { f, interval, second, found, .. } = self;
         let (key, sides) = (stillstream_state::CurrentKey::new(ctx.key, ctx.hash), &mut *ctx.sides);
         let mut done = Ok(());
-        let visit = |other: &i64, partners: &Vec<U>| {
+        let visit = |place: &Place, partners: &Vec<U>| {
+            let other = &place.0;
             if interval.pairs(at, *other) && done.is_ok() {
                 let mut context = IntervalJoinContext {
                     first: at,
                     second: *other,
-                    partner: *other,
+                    partner: *place,
                     found: &mut *found,
                     sides: &mut *sides,
                 };
@@ -351,12 +397,13 @@ where
         let Self { f, interval, first, found, .. } = self;
         let (key, sides) = (stillstream_state::CurrentKey::new(ctx.key, ctx.hash), &mut *ctx.sides);
         let mut done = Ok(());
-        let visit = |other: &i64, partners: &Vec<T>| {
+        let visit = |place: &Place, partners: &Vec<T>| {
+            let other = &place.0;
             if interval.pairs(*other, at) && done.is_ok() {
                 let mut context = IntervalJoinContext {
                     first: *other,
                     second: at,
-                    partner: *other,
+                    partner: *place,
                     found: &mut *found,
                     sides: &mut *sides,
                 };
@@ -408,8 +455,8 @@ where
     /// Forgets the records of either side that were needed until just before.
     fn timer(&mut self, at: Timestamp, ctx: &mut KeyedContext<'_, S1::Key, R>) -> Result<()> {
         let at = at.as_millis().saturating_sub(1);
-        self.first.records.delete(ctx, &self.interval.first_of(at)).map_err(StateError::into_error)?;
-        self.second.records.delete(ctx, &self.interval.second_of(at)).map_err(StateError::into_error)
+        self.first.forget(self.interval.first_of(at), ctx)?;
+        self.second.forget(self.interval.second_of(at), ctx)
     }
 
     fn save(&self) -> Result<()> {

@@ -118,6 +118,24 @@ fn the_state_of_an_endless_interval_join_stays_as_large_as_its_bounds() {
 }
 
 #[test]
+fn many_records_of_one_time_find_each_other_and_leave_nothing_behind() {
+    let empty = driver(before(millis(0)), after(millis(0))).snapshot().unwrap().bytes();
+    let mut driver = driver(before(millis(0)), after(millis(0)));
+    for n in 0..300 {
+        driver.record1_at((1, n), at(5)).unwrap();
+    }
+    driver.record2_at((1, 7), at(5)).unwrap();
+    assert_eq!(
+        driver.output(),
+        (0..300).map(|n| (n, 7)).collect::<Vec<_>>(),
+        "in the order in which they came"
+    );
+    driver.watermark(at(6)).unwrap();
+    let left = driver.snapshot().unwrap().bytes();
+    assert!(left < empty + 100, "{left} bytes are left, an empty one has {empty}");
+}
+
+#[test]
 fn a_stream_without_event_time_cannot_be_joined_by_it() {
     let text = driver(before(millis(1)), after(millis(1))).record1((1, 1)).unwrap_err().to_string();
     assert!(text.contains("no event time") && text.contains("watermarks"), "{text}");

@@ -24,7 +24,6 @@
 mod aggregates;
 mod aligned;
 mod assigner;
-mod bursts;
 mod context;
 mod event_clock;
 mod evicting;
@@ -32,6 +31,7 @@ mod evictor;
 mod functions;
 mod general;
 mod global;
+mod key_sessions;
 mod process;
 #[cfg(test)]
 mod restarts;

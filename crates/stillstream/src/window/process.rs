@@ -83,8 +83,8 @@ pub trait ProcessWindow: Sized + 'static {
         Ok(())
     }
 
-    /// Called once when all input is through and the last checkpoint is complete. A function whose job fails or
-    /// is cancelled is only dropped, so what must happen in any case belongs into `Drop`.
+    /// Called once when all input is through and the last checkpoint is complete. A function whose job fails
+    /// or is cancelled is only dropped, so what must happen in any case belongs into `Drop`.
     ///
     /// # Errors
     /// As [`process`](Self::process).

@@ -12,14 +12,14 @@ use stillstream_state::{
 use stillstream_types::{CheckpointId, KeyHash, Result, SnapshotForm, Timestamp};
 
 use super::TimeWindow;
-use super::bursts::Bursts;
+use super::key_sessions::KeySessions;
 use super::shell::{Emit, Passing, SLICE, Settings, Shell, check_times, not_open};
 use crate::operators::keyed_state::checkpoint_notices;
 use crate::operators::records::{Keys, Records};
 
 struct Open<K: Key, T, Acc: Data, R> {
     shell: Shell<K, T, R>,
-    sessions: KeyedValue<K, Bursts<Acc>>,
+    sessions: KeyedValue<K, KeySessions<Acc>>,
     /// For each session that has not fired one between its start and its last moment; for each key one at or
     /// before the earliest time at which a session that has fired is to be forgotten. Extending a session
     /// that has not fired leaves its timer where it is: when due, it moves on.
@@ -95,7 +95,7 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
         span: impl Fn(usize) -> (i64, i64),
     ) -> Result<(), StateError> {
         let set = &mut self.slice.set;
-        self.sessions.update_batch(hashes, keys, Bursts::default, |i, sessions| {
+        self.sessions.update_batch(hashes, keys, KeySessions::default, |i, sessions| {
             let (records, at) = (keys.0.records, keys.1 + i);
             let (start, end) = span(at);
             let merge = |acc: &mut Acc, other| aggregate.merge(acc, other);
@@ -124,7 +124,7 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
         (start, end): (i64, i64),
     ) -> Result<Option<(TimeWindow, A::Out)>, StateError> {
         let shell = &self.shell;
-        let (timer, fired) = self.sessions.update(hash, &key, Bursts::default, |sessions| {
+        let (timer, fired) = self.sessions.update(hash, &key, KeySessions::default, |sessions| {
             let merge = |acc: &mut Acc, other| aggregate.merge(acc, other);
             let (session, waiting) = sessions.join(start, end, || aggregate.create(), merge);
             aggregate.add(&mut session.3, value);
@@ -157,7 +157,7 @@ impl<K: Key, T: Data, Acc: Data, R: Data> Open<K, T, Acc, R> {
         self.sessions.update_batch(
             hashes,
             &KeysIn(|i: usize| &due[i].key),
-            Bursts::default,
+            KeySessions::default,
             |i, sessions| {
                 let timer = &due[i];
                 if sessions.as_slice().len() > CROWDED {

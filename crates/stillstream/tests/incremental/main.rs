@@ -236,7 +236,8 @@ fn a_full_checkpoint_by_hand_writes_everything_anew_and_the_chain_before_it_goes
     assert_eq!(job.wait().unwrap_err().kind(), ErrorKind::Cancelled);
     place.check("full");
     let written: Vec<u64> = taken.iter().map(|(_, bytes)| *bytes).collect();
-    assert!(written[1] < written[0] / 4 && written[3] < written[2] / 4, "{written:?}");
+    // of one key in a hundred, with what each changed page costs in so small a state
+    assert!(written[1] < written[0] / 2 && written[3] < written[2] / 2, "{written:?}");
     assert!(written[2] > written[0] * 9 / 10, "{written:?}");
     // one chain for each subtask, whose image is the full checkpoint's; nothing older is left
     let files: Vec<Vec<String>> = place

@@ -8,6 +8,8 @@ mod api;
 mod collected;
 mod end_of_input;
 mod joins;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod numbers;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;

@@ -42,7 +42,10 @@ impl Copy {
             .value(String::clone)
             .delivery(Delivery::ExactlyOnce)
             .transactional_id_prefix("copy");
-        env.from_source("in", source.discovery_interval(seconds(1))).uid("in").sink_to("out", sink).uid("out");
+        env.from_source("in", source.discovery_interval(seconds(1)))
+            .uid("in")
+            .sink_to("out", sink)
+            .uid("out");
         env.execute("copy")
     }
 }

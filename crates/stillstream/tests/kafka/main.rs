@@ -1,10 +1,10 @@
 //! COPY: a job copies a topic into another one and is killed again and again, also exactly between pre-commit
-//! and commit; it goes on with other numbers of subtasks, its broker is killed, and its topic gets a partition
-//! while it runs. A reader of committed records sees each record once.
+//! and commit; it goes on with other numbers of subtasks, its broker is killed, and its topic gets a
+//! partition while it runs. A reader of committed records sees each record once.
 //!
-//! `cargo test -p stillstream --features kafka --test kafka` runs the short form; with `-- long` behind it the
-//! long one: 2 million records and 20 deaths. `-- seed=7` chooses other moments; `-- throughput` measures the
-//! sink beside the client alone instead.
+//! `cargo test -p stillstream --features kafka --test kafka` runs the short form; with `-- long` behind it
+//! the long one: 2 million records and 20 deaths. `-- seed=7` chooses other moments; `-- throughput` measures
+//! the sink beside the client alone instead.
 
 mod job;
 mod throughput;

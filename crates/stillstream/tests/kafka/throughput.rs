@@ -23,7 +23,10 @@ fn bare(kafka: &Kafka, topic: &str) -> Duration {
         let producer = client.producer().metrics_push(false).build().await.expect("a producer");
         let begun = now();
         for n in 0..RECORDS {
-            let _ = producer.enqueue(Record::new(topic.to_string(), payload(n))).await.expect("a record is taken");
+            let _ = producer
+                .enqueue(Record::new(topic.to_string(), payload(n)))
+                .await
+                .expect("a record is taken");
         }
         producer.flush().await.expect("records are sent");
         let took = begun.elapsed();
@@ -39,7 +42,9 @@ fn job(kafka: &Kafka, topic: &str, delivery: Delivery) -> Duration {
         .set_parallelism(1)
         .set_state_backend(FsStateBackend::new(folder.path().to_string_lossy()));
     let sink = KafkaSink::<u64>::to_topic(topic).brokers(kafka.bootstrap()).value(|n: &u64| payload(*n));
-    env.from_source("numbers", Generator::new(RECORDS, |n| n)).uid("numbers").sink_to("out", sink.delivery(delivery));
+    env.from_source("numbers", Generator::new(RECORDS, |n| n))
+        .uid("numbers")
+        .sink_to("out", sink.delivery(delivery));
     let begun = now();
     env.execute("throughput").expect("the job ends");
     begun.elapsed()

@@ -77,16 +77,24 @@ pub struct Ledger {
 
 impl Ledger {
     pub fn new(topic: &str, records: u64) -> Self {
-        Self { runtime: runtime(), topic: topic.into(), seen: vec![0; records as usize], count: 0, next: [0; 3] }
+        Self {
+            runtime: runtime(),
+            topic: topic.into(),
+            seen: vec![0; records as usize],
+            count: 0,
+            next: [0; 3],
+        }
     }
 
-    /// Reads on to the end, or to the first transaction that is open; how many different numbers there are now.
+    /// Reads on to the end, or to the first transaction that is open; how many different numbers there are
+    /// now.
     pub fn read(&mut self, kafka: &Kafka) -> u64 {
         let Self { runtime, topic, seen, count, next } = self;
         runtime.block_on(async {
             let client = Client::builder(kafka.bootstrap()).connect().await.expect("a client");
             let consumer = client.consumer_without_group().isolation_level(IsolationLevel::ReadCommitted);
-            let consumer = consumer.auto_offset_reset(AutoOffsetReset::Earliest).build().await.expect("a reader");
+            let consumer =
+                consumer.auto_offset_reset(AutoOffsetReset::Earliest).build().await.expect("a reader");
             for (partition, next) in next.iter_mut().enumerate() {
                 let partition = partition as i32;
                 let end = loop {
@@ -108,9 +116,12 @@ impl Ledger {
                         break;
                     }
                     for record in records {
-                        let text = String::from_utf8_lossy(record.value.as_deref().unwrap_or_default()).into_owned();
-                        let number: usize = text.parse().unwrap_or_else(|_| panic!("`{text}` was never written"));
-                        let seen = seen.get_mut(number).unwrap_or_else(|| panic!("{number} was never written"));
+                        let text =
+                            String::from_utf8_lossy(record.value.as_deref().unwrap_or_default()).into_owned();
+                        let number: usize =
+                            text.parse().unwrap_or_else(|_| panic!("`{text}` was never written"));
+                        let seen =
+                            seen.get_mut(number).unwrap_or_else(|| panic!("{number} was never written"));
                         *seen += 1;
                         let at = record.offset;
                         assert_eq!(*seen, 1, "{number} is there twice, now in {topic}-{partition} at {at}");
@@ -126,6 +137,11 @@ impl Ledger {
 
     pub fn check(&self) {
         let missing: Vec<usize> = (0..self.seen.len()).filter(|number| self.seen[*number] == 0).collect();
-        assert!(missing.is_empty(), "{} records are missing, such as {:?}", missing.len(), &missing[..missing.len().min(10)]);
+        assert!(
+            missing.is_empty(),
+            "{} records are missing, such as {:?}",
+            missing.len(),
+            &missing[..missing.len().min(10)]
+        );
     }
 }

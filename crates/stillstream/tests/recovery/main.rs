@@ -2,6 +2,7 @@
 //! how a job ends.
 
 mod commits;
+mod discovery;
 mod ends;
 mod old_attempts;
 mod ownership;

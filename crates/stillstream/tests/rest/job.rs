@@ -38,7 +38,10 @@ pub fn counts(name: &str, env: &StreamExecutionEnvironment) -> (JobClient, Socke
         .uid("count")
         .discard();
     let job = env.execute_async(name).unwrap();
-    assert!(job.wait_until(LONG, |job| job.metrics().records_out > 0));
+    // a record may be through before the last subtask is said to run
+    let at_work =
+        |job: &JobClient| job.status() == stillstream::JobStatus::Running && job.metrics().records_out > 0;
+    assert!(job.wait_until(LONG, at_work));
     let address = job.rest_address().unwrap();
     (job, address)
 }

@@ -155,7 +155,8 @@ fn state_above_the_limit_of_the_memory_storage_fails_checkpoints_with_its_size_a
     let job = env.execute_async("sums").unwrap();
     wait_for(&job, STEP);
     let error = job.trigger_checkpoint().unwrap_err().to_string();
-    for part in ["state `sum`", "more than the limit of 500", "execution.checkpointing.dir"] {
+    // which of the two large states is written first is open: the sums, or the rows that wait for their commit
+    for part in ["state `", "more than the limit of 500", "execution.checkpointing.dir"] {
         assert!(error.contains(part), "{part} in: {error}");
     }
     for format in [SavepointFormat::Native, SavepointFormat::Canonical] {
@@ -166,12 +167,12 @@ fn state_above_the_limit_of_the_memory_storage_fails_checkpoints_with_its_size_a
     }
     let report = job.stop_with_savepoint(None, false, SavepointFormat::Canonical).unwrap();
     job.wait().unwrap();
-    let before = out.items();
-    assert_eq!(before.len() as u64, STEP);
+    assert_eq!(out.items().len() as u64, STEP);
     let run = Run { backend: Backend::Heap, interval: Some(millis(20)), ..run.from(report.path) };
     let (job, out) = collected(&run);
     job.wait().unwrap();
-    check(before.into_iter().chain(out.items()).collect(), "from the savepoint");
+    // this sink commits what a snapshot holds as often as it is restored
+    check(out.items(), "from the savepoint");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The job `flights` from topics to topics of Kafka: killed in the middle, and exact.
 //!
-//! Starts a Kafka of its own (or takes yours, `--brokers`), fills the topics `flights` and `weather` from the files, runs
-//! the job, kills it hard (`kill -9`) after a checkpoint, starts it again, and compares what readers of the
-//! result see with what the job makes of the files.
+//! Starts a Kafka of its own (or takes yours, `--brokers`), fills the topics `flights` and `weather` from the
+//! files, runs the job, kills it hard (`kill -9`) after a checkpoint, starts it again, and compares what
+//! readers of the result see with what the job makes of the files.
 
 #[allow(dead_code, reason = "results go to topics here")]
 #[path = "../job.rs"]
@@ -47,17 +47,17 @@ fn sink<T: Serialize + 'static>(brokers: &str, topic: &str) -> KafkaSink<T> {
 /// The job itself.
 fn run_job(brokers: &str, settings: &Settings) -> Result<()> {
     let env = StreamExecutionEnvironment::from_args_with(OWN)?;
-    let flights = env.from_source("flights", source(brokers, "flights")).uid("flights");
-    let weather = env.from_source("weather", source(brokers, "weather")).uid("weather");
+    let flights = env.from_source("flights", source::<Flight>(brokers, "flights")).uid("flights");
+    let weather = env.from_source("weather", source::<Weather>(brokers, "weather")).uid("weather");
     let results = job::compute(&flights, &weather, settings.out_of_orderness);
     let exactly_once = Delivery::ExactlyOnce;
     results
         .airport_hours
-        .sink_to("airport_hours", sink(brokers, "airport_hours").delivery(exactly_once))
+        .sink_to("airport_hours", sink::<AirportHour>(brokers, "airport_hours").delivery(exactly_once))
         .uid("airport-hours-out");
     results
         .carrier_days
-        .sink_to("carrier_days", sink(brokers, "carrier_days").delivery(exactly_once))
+        .sink_to("carrier_days", sink::<CarrierDay>(brokers, "carrier_days").delivery(exactly_once))
         .uid("carrier-days-out");
     let result = env.execute("flights from Kafka to Kafka")?;
     if let Some(checkpoint) = result.resumed_from {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::checkpoint::statistics::{CheckpointStatus, Phase, explain};
+use crate::checkpoint::statistics::{CheckpointStatus, SubtaskPhase, explain};
 
 #[test]
 fn an_expired_checkpoint_names_the_subtasks_that_did_not_acknowledge() {
@@ -98,6 +98,6 @@ fn statistics_say_duration_size_and_the_slowest_subtask_with_its_phase() {
     assert_eq!((last.id, last.duration, last.size_bytes), (CheckpointId(1), SECOND * 3, 200));
     let slowest = last.slowest.as_ref().unwrap();
     assert_eq!((slowest.name.as_str(), slowest.after), ("out", SECOND * 2));
-    assert_eq!((slowest.phase, slowest.phase_took), (Phase::Asynchronous, Duration::from_millis(40)));
+    assert_eq!((slowest.phase, slowest.phase_took), (SubtaskPhase::Asynchronous, Duration::from_millis(40)));
     assert_eq!(last.phases.asynchronous, Duration::from_millis(40), "the longest over both subtasks");
 }

@@ -21,7 +21,8 @@ pub struct Known {
     files: Sent,
     /// What it named for checkpoints of which it has not heard yet.
     sent: BTreeMap<CheckpointId, Sent>,
-    /// Full ones of which it has not heard yet: once one is completed, nothing keeps what was confirmed before.
+    /// Full ones of which it has not heard yet: once one is completed, nothing keeps what was confirmed
+    /// before.
     full: BTreeSet<CheckpointId>,
 }
 

@@ -1,8 +1,8 @@
 //! The enumerator of the source, and its readers: which splits were assigned, and which a reader has at each
 //! barrier.
 //!
-//! Splits are numbers. The enumerator's state is the number of the next one, so every completed checkpoint must
-//! have each number below that in exactly one reader, and no other.
+//! Splits are numbers. The enumerator's state is the number of the next one, so every completed checkpoint
+//! must have each number below that in exactly one reader, and no other.
 
 use super::*;
 

@@ -68,12 +68,12 @@ fn a_topic_that_was_deleted_and_created_again_is_not_read_from_an_offset_of_the_
     write(kafka.bootstrap(), "again", 0, ["a"]);
     let mut driver = open(texts(&kafka, "again"));
     assert_eq!(take(&mut driver, 1), ["a"]);
-    let state = driver.snapshot().unwrap();
+    let state = driver.snapshot();
     drop(driver);
     kafka.delete_topic("again").unwrap();
     kafka.create_topic("again", 1).unwrap();
     write(kafka.bootstrap(), "again", 0, ["x", "y"]);
-    let error = restore(texts(&kafka, "again"), state).next(1).unwrap_err().to_string();
+    let error = restore(texts(&kafka, "again"), state).next().unwrap_err().to_string();
     assert!(error.contains("topic `again`") && error.contains("deleted and created again"), "{error}");
 }
 
@@ -85,7 +85,7 @@ fn a_topic_that_is_deleted_while_it_is_read_fails_the_job_and_names_what_was_rea
     let mut driver = open(texts(&kafka, "deleted"));
     assert_eq!(take(&mut driver, 1), ["a"]);
     kafka.delete_topic("deleted").unwrap();
-    let error = driver.next(1).unwrap_err().to_string();
+    let error = driver.next().unwrap_err().to_string();
     assert!(error.contains("deleted-0 is not there any more") && error.contains("up to offset 1"), "{error}");
 }
 
@@ -105,7 +105,7 @@ fn a_broker_that_is_away_for_a_while_delays_records_and_loses_none() {
     assert_eq!(found, ["b", "c"]);
     // one that hangs
     kafka.pause().unwrap();
-    let state = driver.snapshot().unwrap();
+    let state = driver.snapshot();
     kafka.resume().unwrap();
     write(kafka.bootstrap(), "away", 1, ["d"]);
     assert_eq!(take(&mut driver, 1), ["d"]);

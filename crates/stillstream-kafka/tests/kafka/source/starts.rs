@@ -2,12 +2,11 @@
 
 use krafka::admin::TopicPartition;
 use krafka::producer::Record;
-use stillstream_connectors::conformance;
 use stillstream_kafka::source::{OffsetReset, StartOffsets, StopOffsets};
 use stillstream_services::Kafka;
 use stillstream_types::Timestamp;
 
-use super::{open, restore, take, texts};
+use super::{Driver, open, restore, take, texts};
 use crate::records::{abort, begin, block_on, commit, connect, send, write};
 
 /// Values `a`, `b` and `c` at offsets 0, 1 and 2, and at 1, 2 and 3 s.
@@ -47,7 +46,7 @@ fn a_source_that_cannot_begin_where_it_is_told_says_why() {
     abc(&kafka, "no-start");
     let fails = |start| {
         let source = texts(&kafka, "no-start").group_id("nobody").start(start);
-        stillstream_connectors::conformance::SourceDriver::open(&source.into(), 0, 1, None)
+        Driver::begin(&source)
             .unwrap_err()
             .to_string()
     };
@@ -67,7 +66,7 @@ fn what_comes_behind_the_latest_offset_is_read_also_if_it_was_written_while_the_
     write(kafka.bootstrap(), "latest", 0, ["new"]);
     assert_eq!(take(&mut driver, 1), ["new"]);
     // partition 1 has had no record so far
-    let state = driver.snapshot().unwrap();
+    let state = driver.snapshot();
     drop(driver);
     let ids: Vec<String> = (0..100).map(|id| id.to_string()).collect();
     write(kafka.bootstrap(), "latest", 1, ids.clone());
@@ -102,20 +101,4 @@ fn records_of_a_transaction_are_read_when_it_is_committed() {
     commit(&transaction).unwrap();
     assert_eq!(take(&mut driver, 1), ["inside"]);
     assert_eq!(take(&mut latest, 1), ["inside"]);
-}
-
-#[test]
-fn a_source_passes_the_suite_of_sources() {
-    let kafka = Kafka::shared();
-    kafka.create_topic("suite", 3).unwrap();
-    let values: Vec<String> = (0..60).map(|n| format!("{n:02}")).collect();
-    for partition in 0..2 {
-        // one partition has no records
-        let own = values.iter().skip(partition).step_by(2).cloned();
-        write(kafka.bootstrap(), "suite", partition as u32, own);
-    }
-    conformance::source(
-        texts(&kafka, "suite").property("max.poll.records", "7").stop(StopOffsets::Latest),
-        &values,
-    );
 }

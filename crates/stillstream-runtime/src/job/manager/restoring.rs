@@ -43,16 +43,16 @@ pub(crate) fn tasks(physical: &PhysicalPlan) -> Vec<TaskInfo> {
 
 impl Manager {
     pub(super) fn read_snapshot(&mut self, generation: Generation, from: RestoreFrom) {
-        let (home, operators) = (self.home.clone(), operators(&self.physical));
+        let (checkpoints, operators) = (self.checkpoints.clone(), operators(&self.physical));
         let neighbours = self.state.neighbours.clone();
         self.io.run(move || {
             let read = || -> Result<Option<RestoredState>> {
                 let (metadata, location) = match from {
-                    RestoreFrom::Own(own) => home.read_own(&own)?,
-                    RestoreFrom::Snapshot(location) => (home.read_foreign(&location)?, Some(location)),
+                    RestoreFrom::Own(own) => checkpoints.read_own(&own)?,
+                    RestoreFrom::Snapshot(location) => (checkpoints.read_foreign(&location)?, Some(location)),
                     RestoreFrom::Nothing => {
                         // for the line that says that the job starts empty
-                        neighbours.get_or_init(|| home.neighbours());
+                        neighbours.get_or_init(|| checkpoints.neighbours());
                         return Ok(None);
                     }
                 };

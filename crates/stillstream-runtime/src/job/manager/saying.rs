@@ -30,7 +30,7 @@ impl Manager {
 
     /// Where an attempt begins. A job that has no checkpoint hears which others have some in the same place.
     pub(super) fn say_start(&mut self, restored: Option<&RestoredState>) {
-        let (job, place) = (self.settings.name.clone(), self.home.describe());
+        let (job, place) = (self.settings.name.clone(), self.checkpoints.describe());
         let begins = match restored {
             Some(RestoredState { checkpoint, location: Some(from), .. })
                 if self.engine.latest_completed() == Some(*checkpoint) =>
@@ -47,7 +47,9 @@ impl Manager {
                 "starts empty and takes no checkpoints: execution.checkpointing.interval is not set"
                     .to_string()
             }
-            None if !self.home.is_durable() => format!("starts empty: checkpoints are kept in {place}"),
+            None if !self.checkpoints.is_durable() => {
+                format!("starts empty: checkpoints are kept in {place}")
+            }
             None if self.settings.start_fresh => {
                 format!(
                     "starts empty, as stillstream.checkpoint.start-fresh (--start-fresh) says; checkpoints of before in {place} \
@@ -224,7 +226,7 @@ impl Manager {
                     true => String::new(),
                     false => format!(": {error}"),
                 };
-                self.shared.board.lock().unsaid = self.settings.error_is_printed;
+                self.shared.published.lock().unsaid = self.settings.error_is_printed;
                 self.state.progress.clear();
                 tracing::error!(%job, "job `{job}` failed {figures}{reason}");
             }

@@ -1,15 +1,16 @@
 //! The suite of sinks: a small job with every crash that it can have.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stillstream_runtime::clock::{Clock, SystemClock};
-use stillstream_runtime::connect::{CommitPolicy, Sink, SinkOperator};
+use stillstream_runtime::connect::{CommitPolicy, Committer, Sink, SinkContext, SinkOperator, SinkWriter};
 use stillstream_runtime::testing::redistribute;
 use stillstream_runtime::{AsyncSnapshot, Batch, OpenContext, Operator, Output};
 use stillstream_state::{Data, MemorySnapshotStore};
-use stillstream_types::{CheckpointId, OperatorSubtaskState, Result, SnapshotForm};
+use stillstream_types::{CheckpointId, Error, OperatorSubtaskState, Result, SnapshotForm};
 
 /// Where a sink writes to, as the suite sees it.
 pub trait SinkTarget {
@@ -56,7 +57,7 @@ fn await_commits(subtask: &mut impl Operator) -> Result<()> {
 
 /// Waits until a subtask takes records, as the runtime does before each batch.
 fn await_ready(subtask: &mut impl Operator) -> Result<()> {
-    wait_until("the sink takes records", || subtask.ready())
+    wait_until("the sink takes records", || subtask.ready(&mut Output::default()))
 }
 
 /// One try, so that every error is seen.
@@ -79,9 +80,41 @@ enum Trouble {
     LostNotices,
 }
 
+/// What a commit says that has happened, where its target misreports.
+const MISREPORTED: &str = "the connection was lost before the answer came";
+
+/// A sink whose target commits and reports a failure, the first time for each transaction, if it misreports.
+struct Reported<K> {
+    sink: K,
+    /// The transactions of which that was said.
+    misreported: Option<Arc<Mutex<BTreeSet<Vec<u8>>>>>,
+}
+
+impl<T: Data, K: Sink<T>> Sink<T> for Reported<K> {
+    type Committable = K::Committable;
+
+    fn writer(&self, context: &SinkContext) -> Result<Box<dyn SinkWriter<T, K::Committable>>> {
+        self.sink.writer(context)
+    }
+
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer<K::Committable>>> {
+        let mut committer = self.sink.committer(context)?;
+        let Some(misreported) = self.misreported.clone() else { return Ok(committer) };
+        Ok(Box::new(move |committable: &K::Committable| {
+            committer.commit(committable)?;
+            let mut bytes = Vec::new();
+            committable.encode(&mut bytes);
+            match misreported.lock().is_ok_and(|mut said| said.insert(bytes)) {
+                true => Err(Error::msg(MISREPORTED)),
+                false => Ok(()),
+            }
+        }))
+    }
+}
+
 struct Job<'a, T: SinkTarget> {
     target: &'a T,
-    sink: Arc<T::Sink>,
+    sink: Arc<Reported<T::Sink>>,
     trouble: Trouble,
     generation: u64,
     next_checkpoint: u64,
@@ -95,7 +128,7 @@ enum End {
     Finished,
 }
 
-type Subtask<T> = SinkOperator<<T as SinkTarget>::Item, <T as SinkTarget>::Sink>;
+type Subtask<T> = SinkOperator<<T as SinkTarget>::Item, Reported<<T as SinkTarget>::Sink>>;
 
 impl<T: SinkTarget> Job<'_, T> {
     /// Whether the job is to crash here.
@@ -205,7 +238,8 @@ impl<T: SinkTarget> Job<'_, T> {
 
 /// Runs a small job on fresh targets, with a crash at every point in turn: between any two calls of any
 /// subtask. After the crash it goes on from its last completed checkpoint, with the same or another
-/// parallelism. Some of its checkpoints are empty, aborted, or completed without a notice.
+/// parallelism. Some of its checkpoints are empty, aborted, or completed without a notice; and in one run every
+/// commit happens and is reported as failed.
 ///
 /// # Panics
 /// If committed records are not each of those written, once; if something is seen before its checkpoint is
@@ -214,8 +248,8 @@ pub fn sink<T: SinkTarget>(fresh: impl Fn() -> T) {
     sink_at_every(1, fresh);
 }
 
-/// As [`sink`], with a crash at every `nth` point only, beginning with another one for each kind of trouble: for
-/// targets that take their time.
+/// As [`sink`], with a crash at every `nth` point only, beginning with another one for each kind of trouble:
+/// for targets that take their time.
 ///
 /// # Panics
 /// As [`sink`].
@@ -234,6 +268,7 @@ pub fn sink_at_every<T: SinkTarget>(nth: usize, fresh: impl Fn() -> T) {
             assert!(crash_at > 12, "the job had {crash_at} points to crash at, which is too few");
         }
     }
+    misreported_commits(&fresh());
     without_checkpoints(&fresh());
 }
 
@@ -247,7 +282,7 @@ fn crashing_run<T: SinkTarget>(
 ) -> bool {
     let when = || format!("{trouble:?} at step {crash_at}, parallelism {before} and then {after}");
     let fail = |error: stillstream_types::Error| -> End { panic!("{}: {error}", when()) };
-    let sink = Arc::new(target.sink());
+    let sink = Arc::new(Reported { sink: target.sink(), misreported: None });
     let (generation, next_checkpoint, completed) = (0, 0, None);
     let mut job = Job { target, sink, trouble, generation, next_checkpoint, completed, steps_left: crash_at };
     let crashed = matches!(job.attempt(before).unwrap_or_else(fail), End::Crashed);
@@ -268,6 +303,29 @@ fn crashing_run<T: SinkTarget>(
     drop(job);
     assert_eq!(target.left_overs(), Vec::<String>::new(), "{}", when());
     crashed
+}
+
+/// Each commit happens, is reported as failed, and fails the job, which goes on with another parallelism and
+/// commits once more.
+fn misreported_commits<T: SinkTarget>(target: &T) {
+    let misreported = Arc::new(Mutex::new(BTreeSet::new()));
+    let sink = Arc::new(Reported { sink: target.sink(), misreported: Some(misreported.clone()) });
+    let (trouble, steps_left) = (Trouble::Crash, usize::MAX);
+    let mut job = Job { target, sink, trouble, generation: 0, next_checkpoint: 0, completed: None, steps_left };
+    let mut attempts = 0;
+    while let Err(error) = job.attempt([2, 3, 1][attempts % 3]) {
+        assert!(error.to_string().contains(MISREPORTED), "commits that are reported as failed: {error}");
+        attempts += 1;
+        assert!(attempts < 100, "the job does not end");
+    }
+    let said = misreported.lock().map_or(0, |said| said.len());
+    assert!(attempts > 0 || said == 0, "a commit that fails fails the job");
+    let (mut found, mut expected) = (target.committed(), items(target));
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected, "commits that happened and were reported as failed");
+    drop(job);
+    assert_eq!(target.left_overs(), Vec::<String>::new(), "commits that were reported as failed");
 }
 
 fn items<T: SinkTarget>(target: &T) -> Vec<T::Item> {

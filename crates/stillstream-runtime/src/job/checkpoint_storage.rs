@@ -26,7 +26,7 @@ use crate::catch::spawn;
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Carries out what the engine wants done with storage. Calls block; they are made on IO threads.
-pub(crate) trait CheckpointHome: Send + Sync + fmt::Debug {
+pub(crate) trait JobCheckpointStorage: Send + Sync + fmt::Debug {
     /// The register as it was when this process claimed the job; the coordinator starts from it.
     fn claimed(&self) -> Option<RegisterRecord>;
     /// How snapshots outside of the job's directory are reached.
@@ -137,20 +137,20 @@ fn discard_savepoint(location: &str, options: &StorageOptions) -> Result<(), Str
 
 /// Checkpoints in this process's memory: they survive failures of the job, not the end of the process.
 #[derive(Debug)]
-pub(crate) struct MemoryHome {
+pub(crate) struct JobManagerCheckpointStorage {
     options: StorageOptions,
     register: Mutex<Option<RegisterRecord>>,
     metadata: Mutex<HashMap<String, CheckpointMetadata>>,
 }
 
-impl MemoryHome {
+impl JobManagerCheckpointStorage {
     /// Without any checkpoint. `options` is for savepoints.
     pub fn new(options: StorageOptions) -> Self {
         Self { options, register: Mutex::default(), metadata: Mutex::default() }
     }
 }
 
-impl CheckpointHome for MemoryHome {
+impl JobCheckpointStorage for JobManagerCheckpointStorage {
     fn options(&self) -> &StorageOptions {
         &self.options
     }
@@ -223,7 +223,7 @@ impl CheckpointHome for MemoryHome {
 
 /// Checkpoints in a directory or an object store: they survive the process.
 #[derive(Debug)]
-pub(crate) struct StorageHome {
+pub(crate) struct FileSystemCheckpointStorage {
     storage: JobStorage,
     options: StorageOptions,
     /// `None` once it was given up.
@@ -256,7 +256,7 @@ fn discard(from: &StartedFrom, options: &StorageOptions) {
     }
 }
 
-impl StorageHome {
+impl FileSystemCheckpointStorage {
     /// Claims the job: from here on this process, and no other, may write its register.
     ///
     /// # Errors
@@ -313,7 +313,7 @@ impl StorageHome {
     }
 }
 
-impl CheckpointHome for StorageHome {
+impl JobCheckpointStorage for FileSystemCheckpointStorage {
     fn options(&self) -> &StorageOptions {
         &self.options
     }

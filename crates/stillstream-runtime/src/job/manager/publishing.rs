@@ -24,19 +24,19 @@ impl Manager {
         let (statistics, restarts) = (self.engine.statistics(), self.engine.restarts());
         let status = self.engine.status();
         self.state.progress.show(self.clock.elapsed(), status, &metrics, statistics, restarts);
-        let mut board = self.shared.board.lock();
-        board.status = Some(status);
-        board.restarts = restarts;
-        board.status_times.clone_from(&self.state.status_times);
-        board.in_progress = match statistics.counts.in_progress {
+        let mut published = self.shared.published.lock();
+        published.status = Some(status);
+        published.restarts = restarts;
+        published.status_times.clone_from(&self.state.status_times);
+        published.in_progress = match statistics.counts.in_progress {
             0 => Vec::new(),
             _ => self.engine.in_progress(),
         };
-        board.kept = self.engine.completed().iter().map(|checkpoint| checkpoint.id).collect();
-        board.restored.clone_from(&self.state.restored);
-        board.exceptions = self.engine.exceptions().cloned().collect();
-        board.statistics = statistics.clone();
-        board.metrics = metrics;
+        published.kept = self.engine.completed().iter().map(|checkpoint| checkpoint.id).collect();
+        published.restored.clone_from(&self.state.restored);
+        published.exceptions = self.engine.exceptions().cloned().collect();
+        published.statistics = statistics.clone();
+        published.metrics = metrics;
         self.shared.changed.notify_all();
     }
 
@@ -57,7 +57,7 @@ impl Manager {
         match (self.engine.good_end(), self.state.savepoint.clone()) {
             (Some(JobOutcome::Stopped), Some(savepoint)) => JobEnding::Stopped(savepoint),
             (Some(JobOutcome::Suspended), _) => {
-                let (checkpoint, kept) = (self.engine.latest_completed(), self.home.is_durable());
+                let (checkpoint, kept) = (self.engine.latest_completed(), self.checkpoints.is_durable());
                 JobEnding::Suspended { checkpoint, kept }
             }
             _ => JobEnding::Finished,
@@ -74,9 +74,9 @@ impl Manager {
                 self.handle(event);
             }
         }
-        let (home, copies) = (self.home.clone(), self.needless_copies());
+        let (checkpoints, copies) = (self.checkpoints.clone(), self.needless_copies());
         self.io.run_low(move || {
-            home.tidy();
+            checkpoints.tidy();
             // a cache: what cannot be deleted costs only its room on the disk
             let _ = copies.map(std::fs::remove_dir_all);
             // nobody waits for an answer
@@ -84,7 +84,7 @@ impl Manager {
         });
         self.io.finish();
         // before anybody learns of the end: the next start may follow at once
-        self.home.release();
+        self.checkpoints.release();
         self.state.progress.clear();
         self.handle(JobEvent::Measured(self.measure()));
         let metrics = self.job_metrics();
@@ -99,19 +99,19 @@ impl Manager {
         result.ending = self.ending();
         self.say_end(&ended, &result);
         let statistics = self.engine.statistics();
-        let mut board = self.shared.board.lock();
-        board.status = Some(self.engine.status());
-        board.status_times = self.state.status_times;
-        board.in_progress.clear();
-        board.exceptions = self.engine.exceptions().cloned().collect();
-        board.kept = self.engine.completed().iter().map(|checkpoint| checkpoint.id).collect();
-        board.statistics = statistics.clone();
-        board.metrics = metrics;
-        board.result = Some(ended.map(|()| result));
-        drop(board);
+        let mut published = self.shared.published.lock();
+        published.status = Some(self.engine.status());
+        published.status_times = self.state.status_times;
+        published.in_progress.clear();
+        published.exceptions = self.engine.exceptions().cloned().collect();
+        published.kept = self.engine.completed().iter().map(|checkpoint| checkpoint.id).collect();
+        published.statistics = statistics.clone();
+        published.metrics = metrics;
+        published.result = Some(ended.map(|()| result));
+        drop(published);
         // with the end the process may end: whoever has still to say what became of the job does so first
         self.shared.await_holds(&*self.clock);
-        self.shared.board.lock().ended = true;
+        self.shared.published.lock().ended = true;
         self.shared.changed.notify_all();
     }
 }

@@ -1,11 +1,11 @@
-//! [`Bursts`]: the sessions of a key as state.
+//! [`KeySessions`]: the sessions of a key as state.
 
 use std::ops::Range;
 
 use stillstream_state::{Data, DecodeError, Schema};
 
 /// A session: start, end (exclusive), whether it has fired as it is, and its accumulator.
-pub(super) type Burst<Acc> = (i64, i64, bool, Acc);
+pub(super) type KeySession<Acc> = (i64, i64, bool, Acc);
 
 /// The sessions of a key, ascending; no two touch. Stored as a list. Up to two need no memory of their own:
 /// few keys have more than one that goes on and one that waits for its watermark.
@@ -13,20 +13,20 @@ pub(super) type Burst<Acc> = (i64, i64, bool, Acc);
 /// Whether one has fired is stored, because after a restore with another parallelism the watermark can be
 /// behind the one that fired it.
 #[derive(Clone, Debug)]
-pub(super) enum Bursts<Acc> {
-    One([Burst<Acc>; 1]),
-    Two([Burst<Acc>; 2]),
-    Many(Vec<Burst<Acc>>),
+pub(super) enum KeySessions<Acc> {
+    One([KeySession<Acc>; 1]),
+    Two([KeySession<Acc>; 2]),
+    Many(Vec<KeySession<Acc>>),
 }
 
-impl<Acc> Default for Bursts<Acc> {
+impl<Acc> Default for KeySessions<Acc> {
     fn default() -> Self {
         Self::Many(Vec::new())
     }
 }
 
-impl<Acc> From<Vec<Burst<Acc>>> for Bursts<Acc> {
-    fn from(all: Vec<Burst<Acc>>) -> Self {
+impl<Acc> From<Vec<KeySession<Acc>>> for KeySessions<Acc> {
+    fn from(all: Vec<KeySession<Acc>>) -> Self {
         let all = match all.len() {
             2 => all.try_into().map(Self::Two),
             _ => all.try_into().map(Self::One),
@@ -35,9 +35,9 @@ impl<Acc> From<Vec<Burst<Acc>>> for Bursts<Acc> {
     }
 }
 
-impl<Acc> Bursts<Acc> {
+impl<Acc> KeySessions<Acc> {
     #[inline(always)]
-    pub fn as_slice(&self) -> &[Burst<Acc>] {
+    pub fn as_slice(&self) -> &[KeySession<Acc>] {
         match self {
             Self::One(one) => one,
             Self::Two(two) => two,
@@ -46,7 +46,7 @@ impl<Acc> Bursts<Acc> {
     }
 
     #[inline(always)]
-    fn as_mut_slice(&mut self) -> &mut [Burst<Acc>] {
+    fn as_mut_slice(&mut self) -> &mut [KeySession<Acc>] {
         match self {
             Self::One(one) => one,
             Self::Two(two) => two,
@@ -54,7 +54,7 @@ impl<Acc> Bursts<Acc> {
         }
     }
 
-    fn take(&mut self) -> Vec<Burst<Acc>> {
+    fn take(&mut self) -> Vec<KeySession<Acc>> {
         match std::mem::take(self) {
             Self::One(one) => one.into(),
             Self::Two(two) => two.into(),
@@ -84,7 +84,7 @@ impl<Acc> Bursts<Acc> {
         end: i64,
         create: impl FnOnce() -> Acc,
         merge: impl FnMut(&mut Acc, Acc),
-    ) -> (&mut Burst<Acc>, bool) {
+    ) -> (&mut KeySession<Acc>, bool) {
         let touching = self.touching(start, end);
         let at = touching.start;
         if touching.is_empty() {
@@ -101,7 +101,7 @@ impl<Acc> Bursts<Acc> {
     }
 
     #[inline(always)]
-    fn insert(&mut self, at: usize, burst: Burst<Acc>) {
+    fn insert(&mut self, at: usize, burst: KeySession<Acc>) {
         *self = match std::mem::take(self) {
             Self::Many(all) if all.is_empty() => Self::One([burst]),
             Self::One([one]) => Self::Two(if at == 0 { [burst, one] } else { [one, burst] }),
@@ -110,7 +110,7 @@ impl<Acc> Bursts<Acc> {
     }
 
     #[cold]
-    fn with(mut self, at: usize, burst: Burst<Acc>) -> Vec<Burst<Acc>> {
+    fn with(mut self, at: usize, burst: KeySession<Acc>) -> Vec<KeySession<Acc>> {
         let mut all = self.take();
         all.insert(at, burst);
         all
@@ -129,7 +129,7 @@ impl<Acc> Bursts<Acc> {
 
     /// Keeps the sessions for which `keep` is true, and says whether there are any.
     #[inline(always)]
-    pub fn retain(&mut self, mut keep: impl FnMut(&mut Burst<Acc>) -> bool) -> bool {
+    pub fn retain(&mut self, mut keep: impl FnMut(&mut KeySession<Acc>) -> bool) -> bool {
         let kept = match self {
             Self::One([one]) => [keep(one), false],
             Self::Two([one, two]) => [keep(one), keep(two)],
@@ -151,19 +151,19 @@ impl<Acc> Bursts<Acc> {
     }
 }
 
-impl<Acc: Data> Data for Bursts<Acc> {
-    const DEPTH: usize = <Vec<Burst<Acc>> as Data>::DEPTH;
+impl<Acc: Data> Data for KeySessions<Acc> {
+    const DEPTH: usize = <Vec<KeySession<Acc>> as Data>::DEPTH;
 
     fn encode(&self, out: &mut Vec<u8>) {
         let all = self.as_slice();
         (all.len() as u32).encode(out);
-        Burst::encode_slice(all, out);
+        KeySession::encode_slice(all, out);
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         Vec::decode(input).map(Self::from)
     }
     fn schema() -> Schema {
-        <Vec<Burst<Acc>> as Data>::schema()
+        <Vec<KeySession<Acc>> as Data>::schema()
     }
     fn decode_evolved(stored: &Schema, input: &mut &[u8]) -> Result<Self, DecodeError> {
         Vec::decode_evolved(stored, input).map(Self::from)
@@ -174,7 +174,7 @@ impl<Acc: Data> Data for Bursts<Acc> {
 mod tests {
     use super::*;
 
-    fn bursts(spans: &[(i64, i64)]) -> Vec<Burst<u64>> {
+    fn bursts(spans: &[(i64, i64)]) -> Vec<KeySession<u64>> {
         spans.iter().map(|(start, end)| (*start, *end, false, (end - start) as u64)).collect()
     }
 
@@ -184,18 +184,18 @@ mod tests {
             let list = bursts(spans);
             let (mut as_list, mut as_bursts) = (Vec::new(), Vec::new());
             list.encode(&mut as_list);
-            Bursts::from(list.clone()).encode(&mut as_bursts);
+            KeySessions::from(list.clone()).encode(&mut as_bursts);
             assert_eq!(as_bursts, as_list);
-            let read = Bursts::<u64>::decode(&mut &as_list[..]).unwrap();
+            let read = KeySessions::<u64>::decode(&mut &as_list[..]).unwrap();
             assert_eq!(read.as_slice(), list);
-            assert_eq!(matches!(read, Bursts::Many(_)), ![1, 2].contains(&list.len()));
+            assert_eq!(matches!(read, KeySessions::Many(_)), ![1, 2].contains(&list.len()));
         }
-        assert_eq!(Bursts::<u64>::schema(), Vec::<Burst<u64>>::schema());
+        assert_eq!(KeySessions::<u64>::schema(), Vec::<KeySession<u64>>::schema());
     }
 
     #[test]
     fn a_span_makes_one_session_of_all_that_it_touches() {
-        let mut sessions = Bursts::default();
+        let mut sessions = KeySessions::default();
         // an accumulator counts the spans; the session has fired when the next one comes
         let mut join = |start, end| {
             let (burst, waiting) = sessions.join(start, end, || 0, |acc, other| *acc += other);
@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn a_session_that_has_not_fired_is_told_from_those_that_have() {
-        let mut sessions = Bursts::from(vec![(0, 10, true, ()), (20, 30, false, ()), (40, 50, true, ())]);
+        let mut sessions =
+            KeySessions::from(vec![(0, 10, true, ()), (20, 30, false, ()), (40, 50, true, ())]);
         let mut waiting = |start, end| sessions.join(start, end, || (), |_, ()| ()).1;
         assert!(!waiting(60, 70));
         assert!(!waiting(50, 55));
@@ -225,9 +226,9 @@ mod tests {
     fn the_sessions_that_are_kept_are_those_asked_for_in_their_order() {
         for n in 0..5usize {
             for mask in 0..1u32 << n {
-                let list: Vec<Burst<usize>> =
+                let list: Vec<KeySession<usize>> =
                     (0..n).map(|i| (i as i64 * 10, i as i64 * 10 + 5, false, i)).collect();
-                let (mut sessions, mut seen) = (Bursts::from(list.clone()), Vec::new());
+                let (mut sessions, mut seen) = (KeySessions::from(list.clone()), Vec::new());
                 let any = sessions.retain(|burst| {
                     seen.push(burst.3);
                     mask >> burst.3 & 1 == 1

@@ -6,12 +6,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub(super) struct Shared<T> {
+pub(super) struct Counted<T> {
     holders: AtomicUsize,
     value: T,
 }
 
-impl<T> Shared<T> {
+impl<T> Counted<T> {
     /// A box with one holder.
     #[inline]
     pub(super) fn new(value: T) -> *mut Self {
