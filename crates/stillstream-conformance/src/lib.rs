@@ -55,5 +55,5 @@ mod source;
 
 pub use discovery::{DiscoveryTarget, discovery};
 pub use driver::{SourceDriver, SourceState};
-pub use sink::{SinkTarget, sink};
+pub use sink::{SinkTarget, sink, sink_at_every};
 pub use source::source;
