@@ -12,13 +12,20 @@ use stillstream::prelude::*;
 
 const USAGE: &str = "usage: nexmark qN [--events N] [--profile fast|slow] [--disordered] [--out FOLDER], and the arguments of a job";
 
+const OWN: &[(&str, &str)] = &[
+    ("--events N", "so many events (default: 1000000)"),
+    ("--profile P", "fast (1000 events a millisecond, the default) or slow (one)"),
+    ("--disordered", "events come up to a second out of order"),
+    ("--out DIR", "where what is committed is kept (default: in memory)"),
+];
+
 fn wrong(text: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Configuration, format!("{text}\n{USAGE}"))
 }
 
 #[stillstream::main]
 fn main() -> Result<()> {
-    let mut env = StreamExecutionEnvironment::from_args()?;
+    let mut env = StreamExecutionEnvironment::from_args_with(OWN)?;
     let arguments = env.arguments().to_vec();
     let [query, options @ ..] = arguments.as_slice() else { return Err(wrong("which query?")) };
     let number: u64 =

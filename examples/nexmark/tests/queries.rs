@@ -117,9 +117,8 @@ fn a_query_that_is_killed_and_started_again_gives_the_known_result() {
         };
         let mut first = start();
         let deadline = Instant::now() + Duration::from_secs(60);
-        let register = || checkpoints.exists() && has_chk(&checkpoints);
-        while !register() && committed(&out) == 0 {
-            assert!(Instant::now() < deadline, "{query}: no checkpoint");
+        while committed(&out) == 0 {
+            assert!(Instant::now() < deadline, "{query}: nothing was committed");
             assert!(first.try_wait().unwrap().is_none(), "{query}: it ended before it could be killed");
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -130,12 +129,4 @@ fn a_query_that_is_killed_and_started_again_gives_the_known_result() {
         assert!(second.status.success(), "{query}: {log}");
         assert!(log.contains("resumes from checkpoint"), "{query}: {log}");
     }
-}
-
-/// Whether a checkpoint is complete somewhere below.
-fn has_chk(folder: &Path) -> bool {
-    std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
-        let path = entry.path();
-        path.file_name().is_some_and(|name| name == "_metadata") || path.is_dir() && has_chk(&path)
-    })
 }
