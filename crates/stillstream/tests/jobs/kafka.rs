@@ -78,7 +78,8 @@ fn a_topic_grows_while_it_is_read_by_other_numbers_of_subtasks_and_each_record_c
     let once: BTreeSet<&String> = found.iter().collect();
     assert_eq!((found.len(), once.len()), (expected, expected));
 
-    // whoever watches the group sees it at the end: the last checkpoint has all, and its offsets are committed
+    // whoever watches the group sees it at the end: the last checkpoint has all, and its offsets are
+    // committed
     // in the background
     let behind = || {
         let env = StreamExecutionEnvironment::new();

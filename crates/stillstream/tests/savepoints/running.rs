@@ -155,7 +155,8 @@ fn state_above_the_limit_of_the_memory_storage_fails_checkpoints_with_its_size_a
     let job = env.execute_async("sums").unwrap();
     wait_for(&job, STEP);
     let error = job.trigger_checkpoint().unwrap_err().to_string();
-    // which of the two large states is written first is open: the sums, or the rows that wait for their commit
+    // which of the two large states is written first is open: the sums, or the rows that wait for their
+    // commit
     for part in ["state `", "more than the limit of 500", "execution.checkpointing.dir"] {
         assert!(error.contains(part), "{part} in: {error}");
     }
