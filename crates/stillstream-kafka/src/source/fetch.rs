@@ -199,8 +199,7 @@ impl<T: Data> Fetcher<T> {
     }
 
     /// Whether the topics are those of which the splits are; an error if not, and `false` if nobody wants to
-    /// know
-    /// any more. One that was made again has other records at the same offsets.
+    /// know any more. One that was made again has other records at the same offsets.
     fn are_as_they_were(
         &self,
         reader: &PartitionReader,
