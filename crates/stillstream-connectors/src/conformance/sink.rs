@@ -56,7 +56,7 @@ fn await_commits(subtask: &mut impl Operator) -> Result<()> {
 
 /// Waits until a subtask takes records, as the runtime does before each batch.
 fn await_ready(subtask: &mut impl Operator) -> Result<()> {
-    wait_until("the sink takes records", || subtask.ready())
+    wait_until("the sink takes records", || subtask.ready(&mut Output::default()))
 }
 
 /// One try, so that every error is seen.

@@ -83,7 +83,7 @@ impl Attempt {
     pub fn await_ready(&mut self, subtask: usize) -> Result<()> {
         let mut result = Ok(false);
         wait_until("the sink takes records", || {
-            result = self.subtasks[subtask].ready();
+            result = self.subtasks[subtask].ready(&mut Output::default());
             !matches!(result, Ok(false))
         });
         result.map(drop)
