@@ -1,13 +1,15 @@
-//! The source, one subtask at a time.
+//! The source: one subtask at a time, and in the suites that every source should pass.
 
 mod access;
 mod missing;
 mod policies;
 mod starts;
+mod suites;
 
 use std::sync::Arc;
 
 use stillstream_kafka::source::{KafkaSource, KafkaSplit};
+use stillstream_runtime::clock::SystemClock;
 use stillstream_runtime::connect::{SourceContext, SplitReader, SplitSource};
 use stillstream_runtime::metrics::Counters;
 use stillstream_runtime::{Batch, SourceStatus};
@@ -31,7 +33,9 @@ impl<T: Data> Driver<T> {
     }
 
     fn with(source: &KafkaSource<T>, splits: Vec<KafkaSplit>) -> Result<Self> {
-        let context = SourceContext::for_test("source", 0, 1);
+        // whether topics are still there is looked at now and then
+        let clock = Arc::new(SystemClock::default());
+        let context = SourceContext { clock, ..SourceContext::for_test("source", 0, 1) };
         let (counters, mut reader) = (context.counters.clone(), source.reader(&context)?);
         reader.assign(splits)?;
         Ok(Self { reader, counters, side: Vec::new() })
