@@ -6,9 +6,9 @@ use std::time::Duration;
 use stillstream_state::MemorySnapshotStore;
 use stillstream_types::{CheckpointId, OperatorSubtaskState, SnapshotForm};
 
-use super::super::source::{SourceContext, SplitReader};
-use super::super::source_operator::SourceOperator;
 use super::*;
+use crate::connect::SourceOperator;
+use crate::connect::{SourceContext, SplitReader};
 use crate::operator::batch::Batch;
 use crate::operator::enumeration::EnumeratorContext;
 use crate::operator::{OpenContext, Output, Source, SourceStatus};
