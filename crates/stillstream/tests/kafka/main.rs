@@ -35,24 +35,47 @@ const POINTS: [&str; 5] =
 
 const PARALLELISM: [u32; 3] = [3, 2, 4];
 
-fn start(copy: &Copy, crash: Option<&str>) -> Child {
-    let program = std::env::current_exe().expect("the path of this program");
-    let mut command = Command::new(program);
-    command.arg("program").args(copy.arguments()).stdout(Stdio::null());
-    if let Some(crash) = crash {
-        command.env(CrashPoints::VARIABLE, crash);
+/// The process of the job, which does not outlive the test.
+struct Process(Child);
+
+impl Process {
+    fn start(copy: &Copy, crash: Option<&str>) -> Self {
+        let program = std::env::current_exe().expect("the path of this program");
+        let mut command = Command::new(program);
+        command.arg("program").args(copy.arguments()).stdout(Stdio::null());
+        if let Some(crash) = crash {
+            command.env(CrashPoints::VARIABLE, crash);
+        }
+        Self(command.spawn().expect("this program starts again"))
     }
-    command.spawn().expect("this program starts again")
+
+    fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("a child can be waited for").is_some()
+    }
+
+    /// Waits until the process has ended by itself, which is returned, or so much time has passed; then it is
+    /// killed.
+    fn let_run(&mut self, time: Duration) -> bool {
+        let begun = world::now();
+        while begun.elapsed() < time && !self.has_ended() {
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        let by_itself = self.has_ended();
+        self.end();
+        by_itself
+    }
+
+    fn end(&mut self) {
+        // one that has ended is as good as one that was killed
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-/// Waits until the process has ended, or so much time has passed; then it is killed.
-fn let_run(child: &mut Child, time: Duration) {
-    let begun = world::now();
-    while begun.elapsed() < time && child.try_wait().expect("a child can be waited for").is_none() {
-        std::thread::park_timeout(Duration::from_millis(10));
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
     }
-    child.kill().expect("a child can be killed");
-    child.wait().expect("a child can be waited for");
 }
 
 fn run(size: &Size, seed: u64) {
@@ -71,9 +94,11 @@ fn run(size: &Size, seed: u64) {
         copy.parallelism = PARALLELISM[death as usize % PARALLELISM.len()];
         let point = POINTS[random.below(POINTS.len() as u64) as usize];
         // every second time it dies where it hurts most, else anywhere
-        let crash = (death % 2 == 1).then(|| format!("{point}:{}:abort", 1 + random.below(6)));
+        // the other points are passed at each checkpoint, a commit happens where records are
+        let times = 1 + random.below(if point == "before-commit" { 2 } else { 6 });
+        let crash = (death % 2 == 1).then(|| format!("{point}:{times}:abort"));
         let time = Duration::from_millis(if crash.is_some() { 30_000 } else { 1_500 + random.below(3_000) });
-        let mut child = start(&copy, crash.as_deref());
+        let mut process = Process::start(&copy, crash.as_deref());
         feed.write(share, partitions);
         if death == size.deaths / 3 {
             println!("  the broker is killed and started again");
@@ -83,22 +108,31 @@ fn run(size: &Size, seed: u64) {
             partitions = 4;
             kafka.add_partitions("in", partitions).expect("a fourth partition");
         }
-        let_run(&mut child, time);
+        let by_itself = process.let_run(time);
         let seen = ledger.read(&kafka);
-        let how = crash.unwrap_or_else(|| format!("killed after {} ms", time.as_millis()));
+        let how = match crash {
+            Some(point) => {
+                assert!(by_itself, "the job does not come to its crash point {point}");
+                point
+            }
+            None => {
+                assert!(!by_itself, "the job ended by itself");
+                format!("killed after {} ms", time.as_millis())
+            }
+        };
         println!("  death {} with {} subtasks, {how}: {seen} records are seen", death + 1, copy.parallelism);
     }
     copy.parallelism = 2;
-    let mut last = start(&copy, None);
+    let mut last = Process::start(&copy, None);
     feed.write(size.records, partitions);
     let begun = world::now();
     while ledger.read(&kafka) < size.records {
-        assert!(last.try_wait().expect("a child can be waited for").is_none(), "the job ended by itself");
+        assert!(!last.has_ended(), "the job ended by itself");
         assert!(begun.elapsed() < Duration::from_secs(300), "the job does not come to the end of its input");
         std::thread::park_timeout(Duration::from_millis(100));
     }
     // another checkpoint's time, for what should not come
-    let_run(&mut last, Duration::from_secs(2));
+    last.let_run(Duration::from_secs(2));
     ledger.read(&kafka);
     ledger.check();
     println!("  each of {} records is there once", size.records);

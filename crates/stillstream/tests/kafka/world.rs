@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use krafka::Kafka as Client;
 use krafka::consumer::{AutoOffsetReset, IsolationLevel};
-use krafka::producer::{Producer, Record};
+use krafka::producer::Record;
 use stillstream_services::Kafka;
 use tokio::runtime::Runtime;
 
@@ -30,7 +30,7 @@ pub fn runtime() -> Runtime {
 /// Writes the numbers from 0 on.
 pub struct Feed {
     runtime: Runtime,
-    producer: Producer,
+    brokers: String,
     topic: String,
     next: u64,
     end: u64,
@@ -38,12 +38,8 @@ pub struct Feed {
 
 impl Feed {
     pub fn new(kafka: &Kafka, topic: &str, end: u64) -> Self {
-        let runtime = runtime();
-        let producer = runtime.block_on(async {
-            let client = Client::builder(kafka.bootstrap()).connect().await.expect("a client");
-            client.producer().build().await.expect("a producer")
-        });
-        Self { runtime, producer, topic: topic.into(), next: 0, end }
+        let brokers = kafka.bootstrap().to_string();
+        Self { runtime: runtime(), brokers, topic: topic.into(), next: 0, end }
     }
 
     /// Writes the next `count` numbers, or as many as are left, and waits until all are there.
@@ -51,16 +47,20 @@ impl Feed {
         let numbers = self.next..self.end.min(self.next.saturating_add(count));
         self.next = numbers.end;
         self.runtime.block_on(async {
+            // a client that was there before does not know of new partitions at once
+            let client = Client::builder(&self.brokers).connect().await.expect("a client");
+            let producer = client.producer().build().await.expect("a producer");
             let mut sent = Vec::new();
             for number in numbers {
                 let mut record = Record::new(self.topic.clone(), number.to_string());
                 record.partition = Some((number % u64::from(partitions)) as i32);
-                sent.push(self.producer.enqueue(record).await.expect("a record is taken"));
+                sent.push(producer.enqueue(record).await.expect("a record is taken"));
             }
-            self.producer.flush().await.expect("records are sent");
+            producer.flush().await.expect("records are sent");
             for record in sent {
                 let _ = record.await.expect("a record is written");
             }
+            let _ = producer.close().await;
         });
     }
 }

@@ -108,7 +108,7 @@ impl SplitReader<u64, (u64, u64)> for Reader {
 fn environment(parallelism: u32, restarts: u32) -> StreamExecutionEnvironment {
     let mut env = StreamExecutionEnvironment::new();
     env.set_parallelism(parallelism)
-        .enable_checkpointing(millis(5))
+        .enable_checkpointing(millis(10))
         .set_restart_strategy(RestartStrategy::fixed_delay(restarts, millis(1)));
     env
 }
