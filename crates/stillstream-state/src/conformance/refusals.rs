@@ -166,7 +166,7 @@ pub fn another_type_is_refused_with_the_state_and_both_types(factory: &impl Back
         );
         check(
             refused(backend.value::<v6::Account>("account")),
-            &["`account`", "field `must` of `Account` is new", "no `Default`"],
+            &["`account`", "field `must` of `Account` is new", "have a `Default`"],
         );
         check(refused(backend.list::<v1::Account>("account")), &["a value state can't become a list state"]);
         check(refused(backend.namespaced::<u64, v1::Account>("account")), &["namespace can never change"]);
