@@ -119,7 +119,12 @@ fn splits_that_are_found_while_the_job_fails_again_and_again_are_read_once_each(
     let env = environment(2, 5);
     let out = env.from_source("arrivals", source.clone()).uid("arrivals").collect();
     let result = env.execute("discovery").unwrap();
-    assert_eq!((result.restarts, source.failures.lock().unwrap().len()), (5, 0));
+    // the two subtasks may fail at once
+    assert!(
+        result.restarts >= 3 && source.failures.lock().unwrap().is_empty(),
+        "{} restarts",
+        result.restarts
+    );
     let mut found = out.items();
     found.sort();
     assert!(found.iter().copied().eq(0..20 * RECORDS), "{} records: {found:?}", found.len());
@@ -186,12 +191,13 @@ fn an_enumerator_that_blocks_holds_up_neither_records_nor_checkpoints() {
 fn splits_are_dealt_out_anew_when_a_job_goes_on_at_another_parallelism() {
     let folder = tempfile::tempdir().unwrap();
     let source = Arrivals::new(30, &[]);
-    let mut all = Vec::new();
+    let out = Collect::new();
     let mut from: Option<String> = None;
     for parallelism in [1, 3, 2] {
         let mut env = environment(parallelism, 0);
         env.set_state_backend(FsStateBackend::new(folder.path().join("ck").display().to_string()));
-        let out = env.from_source("arrivals", source.clone()).uid("arrivals").collect();
+        let arrivals = env.from_source("arrivals", source.clone()).uid("arrivals");
+        arrivals.sink_to("out", out.clone()).uid("out");
         if let Some(from) = &from {
             env.restore_from(from);
         }
@@ -201,6 +207,7 @@ fn splits_are_dealt_out_anew_when_a_job_goes_on_at_another_parallelism() {
         } else {
             let wanted = source.there.load(SeqCst) + 4;
             while source.there.load(SeqCst) < wanted {
+                assert!(!job.status().is_terminal(), "it has ended");
                 std::thread::yield_now();
             }
             let at = folder.path().join(format!("sp-{parallelism}"));
@@ -209,8 +216,8 @@ fn splits_are_dealt_out_anew_when_a_job_goes_on_at_another_parallelism() {
             from = Some(report.unwrap().path);
             job.wait().unwrap();
         }
-        all.extend(out.items());
     }
+    let mut all = out.items();
     all.sort();
     assert!(all.iter().copied().eq(0..30 * RECORDS), "{} records: {all:?}", all.len());
 }
