@@ -16,7 +16,7 @@ enum Fault {
     None,
     /// The enumerator forgets in its state what it has assigned.
     ForgetsWhatItAssigned,
-    /// It says that it has assigned what it has only seen.
+    /// It says that it has assigned the next one too.
     SaysWhatItHasNotAssigned,
     /// The reader drops what it has when it is assigned something.
     ReaderDropsItsSplits,
@@ -63,7 +63,7 @@ impl SplitEnumerator for Find {
     fn state(&self) -> u64 {
         match self.fault {
             Fault::ForgetsWhatItAssigned => self.assigned.min(1),
-            Fault::SaysWhatItHasNotAssigned => self.seen,
+            Fault::SaysWhatItHasNotAssigned => self.assigned + u64::from(self.assigned > 0),
             _ => self.assigned,
         }
     }
