@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use stillstream_runtime::connect::Committer;
 use stillstream_runtime::metrics::Counters;
 use stillstream_types::Result;
+use tokio::sync::watch;
 
 use super::OnLostTransaction;
 use super::committable::KafkaCommittable;
@@ -17,27 +19,59 @@ use crate::client::{
     Cluster, CommitFailure, Described, Ended, Lane, TransactionKey, TransactionState, spawn, wait_for,
 };
 
-/// Producers of this process whose transactions are prepared, by transactional id.
-#[derive(Clone, Default, Debug)]
-pub(super) struct PreparedLanes(Arc<Mutex<HashMap<String, Arc<Lane>>>>);
+/// How long an attempt waits for the one before it, in this process, to have aborted what it had open.
+const PATIENCE_WITH_ABORTS: Duration = Duration::from_secs(30);
 
-impl PreparedLanes {
+/// Producers of this process, of all attempts.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Lanes {
+    /// Those whose transactions are prepared, by transactional id.
+    prepared: Arc<Mutex<HashMap<String, Arc<Lane>>>>,
+    /// How many are aborting their transactions, of which no checkpoint will hold anything.
+    aborting: Arc<watch::Sender<usize>>,
+}
+
+impl Lanes {
     pub fn add(&self, id: String, lane: Arc<Lane>) {
-        self.0.lock().insert(id, lane);
+        self.prepared.lock().insert(id, lane);
     }
 
     fn get(&self, id: &str) -> Option<Arc<Lane>> {
-        self.0.lock().get(id).cloned()
+        self.prepared.lock().get(id).cloned()
     }
 
     pub fn remove(&self, id: &str) -> Option<Arc<Lane>> {
-        self.0.lock().remove(id)
+        self.prepared.lock().remove(id)
+    }
+
+    /// Has a producer abort its transaction in the background.
+    pub fn abort(&self, lane: Arc<Lane>) {
+        let aborting = self.aborting.clone();
+        aborting.send_modify(|count| *count += 1);
+        let counted = aborting.clone();
+        let begun = spawn(async move {
+            lane.abort().await;
+            counted.send_modify(|count| *count -= 1);
+        });
+        if begun.is_err() {
+            // without threads there is no producer either
+            aborting.send_modify(|count| *count -= 1);
+        }
+    }
+
+    /// Waits until all of those have come to their end: what they still had on its way could begin a
+    /// transaction behind the back of somebody who looks for open ones.
+    pub async fn aborted(&self) {
+        let mut aborting = self.aborting.subscribe();
+        let all = aborting.wait_for(|count| *count == 0);
+        // one that takes longer is found by a later look
+        let _ = tokio::time::timeout(PATIENCE_WITH_ABORTS, all).await;
     }
 }
 
 pub(super) struct KafkaCommitter {
     pub connection: Connection,
-    pub lanes: PreparedLanes,
+    pub lanes: Lanes,
     pub on_lost: OnLostTransaction,
     pub counters: Arc<Counters>,
     pub sink: Arc<str>,
@@ -144,8 +178,6 @@ fn verdict(key: &TransactionKey, found: Option<&Described>) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn described(state: TransactionState, producer_id: i64, epoch: i16) -> Described {

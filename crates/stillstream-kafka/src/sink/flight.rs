@@ -30,7 +30,7 @@ struct State {
     flushed: u64,
     /// What the first record that was not written failed with.
     failed: Option<String>,
-    /// The writer is gone: nobody may wait any more.
+    /// The writer is gone before everything was acknowledged: nobody may wait any more, or count on it.
     given_up: bool,
 }
 
@@ -140,7 +140,7 @@ impl Flight {
             });
             match &state.failed {
                 Some(reason) => Err(KafkaError::Write { reason: reason.clone() }.into_error()),
-                None if state.flushed >= wanted => Ok(()),
+                None if state.flushed >= wanted && !state.given_up => Ok(()),
                 None => {
                     let message = "the sink was closed before its records were acknowledged";
                     Err(Error::new(ErrorKind::Cancelled, message))
@@ -154,9 +154,15 @@ impl Flight {
         self.records == 0 && self.shared.state.lock().flushed >= self.flushes
     }
 
-    /// Lets nobody wait for it any more.
-    pub fn give_up(&self) {
-        self.shared.change(|state| state.given_up = true);
+    /// Lets nobody wait for it any more. Returns whether something was not acknowledged: then no checkpoint
+    /// will hold what was written since the last flush that was, as waiting for it fails from now on.
+    pub fn give_up(&self) -> bool {
+        let mut lost = false;
+        self.shared.change(|state| {
+            lost = self.records > 0 || state.flushed < self.flushes;
+            state.given_up = lost;
+        });
+        lost
     }
 }
 

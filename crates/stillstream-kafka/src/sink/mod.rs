@@ -30,7 +30,7 @@ use stillstream_runtime::connect::{Committer, JobOutline, Sink, SinkContext, Sin
 use stillstream_state::Data;
 use stillstream_types::Result;
 
-use commit::{KafkaCommitter, PreparedLanes};
+use commit::{KafkaCommitter, Lanes};
 pub use committable::KafkaCommittable;
 use connection::Connection;
 use names::Names;
@@ -97,7 +97,7 @@ pub struct KafkaSink<T> {
     delivery: Delivery,
     prefix: String,
     on_lost: OnLostTransaction,
-    lanes: PreparedLanes,
+    lanes: Lanes,
 }
 
 impl<T> fmt::Debug for KafkaSink<T> {
@@ -120,7 +120,7 @@ impl<T> KafkaSink<T> {
             delivery: Delivery::default(),
             prefix: "stillstream".into(),
             on_lost: OnLostTransaction::default(),
-            lanes: PreparedLanes::default(),
+            lanes: Lanes::default(),
         }
     }
 

@@ -9,7 +9,7 @@ use stillstream_types::{CheckpointId, Result};
 use tokio::task::JoinHandle;
 
 use super::Delivery;
-use super::commit::PreparedLanes;
+use super::commit::Lanes;
 use super::committable::KafkaCommittable;
 use super::connection::Connection;
 use super::flight::Flight;
@@ -39,7 +39,7 @@ pub(super) struct KafkaWriter<T> {
     encoder: Encoder<T>,
     delivery: Delivery,
     connection: Connection,
-    lanes: PreparedLanes,
+    lanes: Lanes,
     names: Names,
     context: SinkContext,
     /// The last checkpoint that was prepared.
@@ -67,7 +67,7 @@ impl<T> KafkaWriter<T> {
         encoder: Encoder<T>,
         delivery: Delivery,
         connection: Connection,
-        lanes: PreparedLanes,
+        lanes: Lanes,
         names: Names,
         context: SinkContext,
     ) -> Self {
@@ -231,15 +231,16 @@ impl<T: 'static> SinkWriter<T, KafkaCommittable> for KafkaWriter<T> {
         if !self.has_transactions() {
             return Ok(());
         }
-        let (connection, names) = (self.connection.clone(), self.names.clone());
+        let (connection, names, lanes) = (self.connection.clone(), self.names.clone(), self.lanes.clone());
         let (generation, subtask) = (self.context.generation, self.context.subtask.0);
         let parallelism = self.context.parallelism;
         let what =
             format!("sink `{}`: aborting transactions that earlier attempts left open", self.context.name);
         let patience = PATIENCE_WITH_LEFT_OVERS;
         let left_over = Opening::start(what, patience, self.context.waker.clone(), move || {
-            let (connection, names) = (connection.clone(), names.clone());
+            let (connection, names, lanes) = (connection.clone(), names.clone(), lanes.clone());
             async move {
+                lanes.aborted().await;
                 let cluster = connection.get().await?;
                 let timeout = connection.transaction_timeout().await?;
                 let left = LeftOver { names, generation, restored, subtask, parallelism, timeout };
@@ -253,23 +254,24 @@ impl<T: 'static> SinkWriter<T, KafkaCommittable> for KafkaWriter<T> {
 }
 
 impl<T> Drop for KafkaWriter<T> {
-    /// What no checkpoint holds is aborted, so that readers need not wait for it. What was prepared stays as
-    /// it is: a checkpoint may hold it.
+    /// What no checkpoint holds is aborted, so that readers need not wait for it. What was prepared and is
+    /// acknowledged stays as it is: a checkpoint may hold it.
     fn drop(&mut self) {
         self.discard_coming();
         if let Some(looking) = self.looking.take() {
             looking.abort();
         }
         for flight in &self.settling {
-            flight.give_up();
             if let Some(key) = flight.key() {
                 self.lanes.remove(&key.transactional_id);
+            }
+            if flight.give_up() {
+                self.lanes.abort(flight.lane().clone());
             }
         }
         if let Some(flight) = self.flight.take() {
             flight.give_up();
-            let lane = flight.lane().clone();
-            let _ = spawn(async move { lane.abort().await });
+            self.lanes.abort(flight.lane().clone());
         }
     }
 }

@@ -36,6 +36,9 @@ impl SinkTarget for Target {
         });
         Vec::new()
     }
+    fn await_written(&self, count: u64) {
+        wait_until("records arrive", || self.topic.written().len() as u64 >= count);
+    }
 }
 
 #[test]

@@ -3,9 +3,11 @@
 use stillstream_kafka::client::Properties;
 use stillstream_kafka::sink::{KafkaCommittable, OnLostTransaction};
 use stillstream_kafka::transactions;
+use stillstream_runtime::Operator;
 use stillstream_runtime::connect::{Sink, SinkContext};
 use stillstream_services::Kafka;
-use stillstream_types::ErrorKind;
+use stillstream_state::MemorySnapshotStore;
+use stillstream_types::{CheckpointId, ErrorKind, SnapshotForm};
 
 use crate::job::{Begin, Checkpoint, sink, sorted};
 use crate::topic::{Topic, fresh_name, wait_until};
@@ -254,4 +256,24 @@ fn a_person_sees_what_a_dead_job_left_and_commits_or_aborts_it() {
     assert_eq!(topic.committed().len(), 50);
     let error = transactions::commit(&properties, "nobody").unwrap_err().to_string();
     assert!(error.contains("does not know it"), "{error}");
+}
+
+#[test]
+fn what_was_not_acknowledged_when_its_attempt_ended_is_in_no_checkpoint_and_does_not_stay_open() {
+    const ATTEMPTS: usize = 20;
+    let kafka = Kafka::shared();
+    let (topic, prefix) = (Topic::fresh(&kafka, 1), fresh_name("ended"));
+    let mut held = 0;
+    for n in 0..ATTEMPTS {
+        let job = format!("job {n}");
+        let begin = Begin { job: &job, generation: 1, parallelism: 1, from: None };
+        let mut attempt = begin.open(sink(&topic, &prefix)).unwrap();
+        attempt.write(0..10).unwrap();
+        let rest = attempt.subtasks[0].snapshot(CheckpointId(1), SnapshotForm::Checkpoint).unwrap().unwrap();
+        drop(attempt);
+        held += usize::from(rest(&MemorySnapshotStore::default()).is_ok());
+    }
+    assert!(held < ATTEMPTS, "no attempt ended early enough");
+    // readers wait for these alone, which checkpoints hold
+    wait_until("the others end", || topic.in_state(&prefix, &["Ongoing"]).len() == held);
 }

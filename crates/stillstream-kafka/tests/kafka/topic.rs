@@ -49,10 +49,19 @@ impl Topic {
 
     /// What a reader sees who sees committed records only, partition by partition, as text.
     pub fn committed(&self) -> Vec<String> {
+        self.read(IsolationLevel::ReadCommitted)
+    }
+
+    /// What a reader sees who sees all records, also those of transactions that are open or were aborted.
+    pub fn written(&self) -> Vec<String> {
+        self.read(IsolationLevel::ReadUncommitted)
+    }
+
+    fn read(&self, isolation: IsolationLevel) -> Vec<String> {
         runtime().block_on(async {
             // one that has seen no earlier state of the broker
             let client = Client::builder(&self.brokers).connect().await.unwrap();
-            let consumer = client.consumer_without_group().isolation_level(IsolationLevel::ReadCommitted);
+            let consumer = client.consumer_without_group().isolation_level(isolation);
             let consumer = consumer.auto_offset_reset(AutoOffsetReset::Earliest).build().await.unwrap();
             let mut found = Vec::new();
             for number in 0..self.partitions as i32 {

@@ -496,6 +496,11 @@ mod tests {
             for subtask in 0..task.parallelism as usize {
                 assert_eq!(task.placement.subtask_of(task.placement.worker_of(subtask)), subtask);
             }
+            // two processes of three threads each have two workers too many
+            for worker in 4..6 {
+                let subtask = task.placement.subtask_of(worker);
+                assert!(subtask >= task.parallelism as usize, "{} runs twice", task.name);
+            }
         }
         let deliveries = |task: usize| {
             physical.tasks[task].outputs.iter().map(|output| matches!(output.delivery, Delivery::Local))

@@ -36,8 +36,13 @@ impl Placement {
         (self.first as usize + subtask) % self.workers as usize
     }
 
-    /// The number of the subtask that a worker runs, where the task has so many.
+    /// The number of the subtask that a worker runs, where the task has so many. Processes have one number of
+    /// threads each, so there may be more workers than subtasks: those behind the last one have a number that
+    /// no subtask has.
     pub fn subtask_of(&self, worker: usize) -> usize {
+        if worker >= self.workers as usize {
+            return worker;
+        }
         (worker + (self.workers - self.first) as usize) % self.workers as usize
     }
 }

@@ -85,27 +85,32 @@ fn start_job(brokers: &str, checkpoints: &Path) -> Result<Child> {
     Ok(command.spawn()?)
 }
 
-/// Whether the job has completed a checkpoint.
+/// Whether the job has completed a checkpoint: the second one has been written, which begins when the first
+/// is complete.
 fn has_checkpoint(checkpoints: &Path) -> bool {
     let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("chk-")?.parse::<u64>().ok();
     entries(checkpoints)
         .flat_map(|job| entries(&job.path()))
-        .any(|entry| entry.path().join("_metadata").exists())
+        .map(|entry| entry.path())
+        .any(|path| number(&path).is_some_and(|number| number > 1) && path.join("_metadata").exists())
 }
 
 /// Runs the job, and kills it once.
 fn run_and_kill(brokers: &str, checkpoints: &Path) -> Result<()> {
     let mut job = start_job(brokers, checkpoints)?;
-    while job.try_wait()?.is_none() {
-        if has_checkpoint(checkpoints) {
-            job.kill()?;
-            job.wait()?;
-            println!("\nKilled the job (process {}) with SIGKILL. Starting it again ..", job.id());
-            job = start_job(brokers, checkpoints)?;
-            break;
+    while !has_checkpoint(checkpoints) {
+        if let Some(status) = job.try_wait()? {
+            let error =
+                format!("the job ended with {status} before its second checkpoint, and was not killed");
+            return Err(Error::msg(error));
         }
         std::thread::sleep(millis(10));
     }
+    job.kill()?;
+    job.wait()?;
+    println!("\nKilled the job (process {}) with SIGKILL. Starting it again ..", job.id());
+    let mut job = start_job(brokers, checkpoints)?;
     let status = job.wait()?;
     match status.success() {
         true => Ok(()),
