@@ -27,8 +27,9 @@ pub trait SinkTarget {
     /// What is left of transactions that were not committed; empty after the end of a job.
     fn left_overs(&self) -> Vec<String>;
     /// Waits until the target has got all of `count` records that were written, whether they are committed or
-    /// not, if the sink writes in the background. The suite asks for it when it lets a process die that cannot
-    /// clean up after itself: it has but one process, and what a dead one had on its way is gone with it.
+    /// not, if the sink writes in the background. The suite asks for it when it lets a process die that
+    /// cannot clean up after itself: it has but one process, and what a dead one had on its way is gone with
+    /// it.
     fn await_written(&self, count: u64) {
         let _ = count;
     }
