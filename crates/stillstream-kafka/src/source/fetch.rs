@@ -11,6 +11,7 @@ use stillstream_runtime::connect::{Chunk, ChunkSender, SourceContext};
 use stillstream_state::Data;
 use stillstream_types::Result;
 
+use super::group::GroupOffsets;
 use super::options::{OffsetReset, OnBadRecord};
 use super::record::{ConsumerRecord, DeadLetter};
 use super::settings::Settings;
@@ -43,18 +44,11 @@ pub(super) struct Orders {
     over: AtomicBool,
     /// The splits to leave out; taken when they have changed.
     paused: Mutex<Option<BTreeSet<usize>>>,
-    /// Offsets to commit for whoever watches; only the newest count.
-    commit: Mutex<Option<Vec<(Partition, u64)>>>,
-    committing: Arc<AtomicBool>,
 }
 
 impl Orders {
     pub(super) fn pause(&self, splits: BTreeSet<usize>) {
         *self.paused.lock() = Some(splits);
-    }
-
-    pub(super) fn commit(&self, offsets: Vec<(Partition, u64)>) {
-        *self.commit.lock() = Some(offsets);
     }
 
     pub(super) fn end(&self) {
@@ -73,7 +67,7 @@ pub(super) struct Fetcher<T> {
     context: SourceContext,
     orders: Arc<Orders>,
     on_out_of_range: OffsetReset,
-    group: Option<String>,
+    group: Option<Arc<GroupOffsets>>,
     reader: Option<PartitionReader>,
     /// What is being read, by number, up to what was handed over.
     splits: BTreeMap<usize, KafkaSplit>,
@@ -89,9 +83,9 @@ impl<T: Data> Fetcher<T> {
         deserializer: Arc<dyn KafkaDeserializer<T>>,
         context: SourceContext,
         orders: Arc<Orders>,
+        group: Option<Arc<GroupOffsets>>,
     ) -> Result<Self, SourceError> {
         let on_out_of_range = settings.on_out_of_range()?;
-        let group = settings.commits_offsets()?.map(str::to_string);
         Ok(Self {
             settings,
             deserializer,
@@ -135,7 +129,6 @@ impl<T: Data> Fetcher<T> {
             if let Some(paused) = self.orders.paused.lock().take() {
                 pause(reader, &self.splits, &mut self.paused, paused)?;
             }
-            commit(&self.orders, reader, self.group.as_deref())?;
             let mut quiet = false;
             match block_on(reader.poll(POLL))?? {
                 Polled::Records(records) if records.is_empty() => quiet = true,
@@ -174,6 +167,9 @@ impl<T: Data> Fetcher<T> {
             let properties = self.settings.properties.clone();
             let connect = || Ok(block_on(PartitionReader::connect(&properties))??);
             self.reader = self.until_it_works(connect)?;
+            if let (Some(group), Some(reader)) = (&self.group, &self.reader) {
+                group.connected(reader.cluster());
+            }
         }
         let Some(reader) = &self.reader else { return Ok(()) };
         let topics: BTreeSet<String> = new.iter().map(|(_, split)| split.topic.clone()).collect();
@@ -444,25 +440,6 @@ fn pause(
     }
     *before = now;
     Ok(())
-}
-
-/// Commits the offsets of the newest checkpoint, beside the fetches, if no other commit is under way.
-fn commit(orders: &Orders, reader: &PartitionReader, group: Option<&str>) -> Result<(), KafkaError> {
-    let Some(group) = group else { return Ok(()) };
-    let committing = orders.committing.clone();
-    if committing.load(Ordering::Acquire) {
-        return Ok(());
-    }
-    let Some(offsets) = orders.commit.lock().take() else { return Ok(()) };
-    committing.store(true, Ordering::Release);
-    let (cluster, group) = (reader.cluster().clone(), group.to_string());
-    spawn(async move {
-        if let Err(error) = cluster.commit_group_offsets(&group, offsets).await {
-            tracing::warn!("the offsets of group `{group}` are out of date, which harms nothing but what it shows: {error}");
-        }
-        committing.store(false, Ordering::Release);
-    })
-    .map(drop)
 }
 
 fn bad(record: &ConsumerRecord<'_>, reason: &Refusal) -> SourceError {

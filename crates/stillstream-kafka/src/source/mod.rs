@@ -4,6 +4,7 @@ mod deserializer;
 mod enumerator;
 mod error;
 mod fetch;
+mod group;
 mod options;
 mod reader;
 mod record;

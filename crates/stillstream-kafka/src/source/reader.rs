@@ -9,6 +9,7 @@ use stillstream_state::Data;
 use stillstream_types::{CheckpointId, Result};
 
 use super::fetch::{Fetcher, Orders};
+use super::group::GroupOffsets;
 use super::settings::Settings;
 use super::{KafkaDeserializer, KafkaSplit, SourceError};
 use crate::client::offsets::Partition;
@@ -29,7 +30,8 @@ pub(super) struct KafkaReader<T> {
     assigned: usize,
     news: SplitNews,
     last: Option<usize>,
-    commits: bool,
+    /// `None`: nobody watches.
+    group: Option<Arc<GroupOffsets>>,
     snapshots: VecDeque<(CheckpointId, Vec<(Partition, u64)>)>,
 }
 
@@ -40,8 +42,8 @@ impl<T: Data> KafkaReader<T> {
         context: SourceContext,
     ) -> Result<Self, SourceError> {
         let orders = Arc::new(Orders::default());
-        let commits = settings.commits_offsets()?.is_some();
-        let fetcher = Fetcher::new(settings, deserializer, context.clone(), orders.clone())?;
+        let group = settings.commits_offsets()?.map(GroupOffsets::new);
+        let fetcher = Fetcher::new(settings, deserializer, context.clone(), orders.clone(), group.clone())?;
         Ok(Self {
             context,
             fetcher: Some(fetcher),
@@ -51,7 +53,7 @@ impl<T: Data> KafkaReader<T> {
             assigned: 0,
             news: SplitNews::default(),
             last: None,
-            commits,
+            group,
             snapshots: VecDeque::new(),
         })
     }
@@ -119,7 +121,7 @@ impl<T: Data> SplitReader<T, KafkaSplit> for KafkaReader<T> {
     }
 
     fn snapshot(&mut self, id: CheckpointId) -> Vec<KafkaSplit> {
-        if self.commits {
+        if self.group.is_some() {
             let offsets = self.splits.values().map(|split| (split.key(), split.next)).collect();
             self.snapshots.push_back((id, offsets));
             if self.snapshots.len() > UNCONFIRMED {
@@ -134,8 +136,8 @@ impl<T: Data> SplitReader<T, KafkaSplit> for KafkaReader<T> {
         while self.snapshots.front().is_some_and(|(snapshot, _)| *snapshot <= id) {
             newest = self.snapshots.pop_front().filter(|(snapshot, _)| *snapshot == id).map(|(_, at)| at);
         }
-        if let Some(offsets) = newest {
-            self.orders.commit(offsets);
+        if let (Some(group), Some(offsets)) = (&self.group, newest) {
+            group.commit(offsets);
         }
         Ok(())
     }
@@ -166,5 +168,8 @@ impl<T: Data> SplitReader<T, KafkaSplit> for KafkaReader<T> {
 impl<T> Drop for KafkaReader<T> {
     fn drop(&mut self) {
         self.orders.end();
+        if let Some(group) = &self.group {
+            group.finish();
+        }
     }
 }

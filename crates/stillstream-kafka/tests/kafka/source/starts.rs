@@ -4,7 +4,7 @@ use krafka::admin::TopicPartition;
 use krafka::producer::Record;
 use stillstream_kafka::source::{OffsetReset, StartOffsets, StopOffsets};
 use stillstream_services::Kafka;
-use stillstream_types::Timestamp;
+use stillstream_types::{CheckpointId, Timestamp};
 
 use super::{Driver, open, restore, take, texts};
 use crate::records::{abort, begin, block_on, commit, connect, send, write};
@@ -38,6 +38,20 @@ fn a_source_begins_where_it_is_told() {
         admin.alter_consumer_group_offsets("starts", offsets, Default::default()).await.unwrap();
     });
     assert_eq!(from(committed), ["b", "c"]);
+}
+
+#[test]
+fn a_group_shows_the_last_checkpoint_also_when_the_source_has_ended() {
+    let kafka = Kafka::shared();
+    abc(&kafka, "watched");
+    let source = || texts(&kafka, "watched").group_id("watched").stop(StopOffsets::Latest);
+    let mut driver = open(source());
+    assert_eq!(driver.rest().unwrap(), ["a", "b", "c"]);
+    driver.reader.snapshot(CheckpointId(1));
+    driver.reader.checkpoint_complete(CheckpointId(1)).unwrap();
+    drop(driver);
+    let committed = StartOffsets::Committed { otherwise: OffsetReset::Fail };
+    assert!(open(source().start(committed)).rest().unwrap().is_empty());
 }
 
 #[test]
