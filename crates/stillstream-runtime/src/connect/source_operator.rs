@@ -112,14 +112,21 @@ impl<S: SplitSource> Source for SourceOperator<S> {
         self.knows = !own.is_empty();
         let mut reader = self.source.reader(&SourceContext::of(context))?;
         reader.assign(own)?;
-        self.assigned = reader.split_news();
+        // one that has none yet is asked once it is known which ones it gets: many tell of all at one time
+        if self.knows {
+            self.assigned = reader.split_news();
+        }
         self.reader = Some(reader);
         Ok(())
     }
 
     fn assign(&mut self, splits: &[&[u8]], answers: bool, no_more: bool) -> Result<()> {
-        (self.knows, self.no_more) = (true, self.no_more || no_more);
+        let first = !std::mem::replace(&mut self.knows, true);
+        self.no_more |= no_more;
         if splits.is_empty() {
+            if first {
+                self.assigned = self.reader.as_mut().ok_or_else(not_open)?.split_news();
+            }
             if answers && self.wish == Wish::Asked {
                 self.wish = Wish::Waits;
             }

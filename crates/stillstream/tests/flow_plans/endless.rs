@@ -75,7 +75,7 @@ impl<T: Data + Sync> SplitSource for Endless<T> {
             splits: Vec::new(),
             turn: 0,
             current: None,
-            told: false,
+            told: 0,
         }))
     }
 }
@@ -89,12 +89,13 @@ struct Reader<T> {
     splits: Vec<(u64, u64)>,
     turn: usize,
     current: Option<usize>,
-    told: bool,
+    /// So many splits were told of.
+    told: usize,
 }
 
 impl<T: Data + Sync> SplitReader<T, (u64, u64)> for Reader<T> {
     fn assign(&mut self, splits: Vec<(u64, u64)>) -> Result<()> {
-        self.splits = splits;
+        self.splits.extend(splits);
         Ok(())
     }
 
@@ -131,9 +132,9 @@ impl<T: Data + Sync> SplitReader<T, (u64, u64)> for Reader<T> {
     }
 
     fn split_news(&mut self) -> Option<SplitNews> {
-        // all of them are open from the beginning
-        let opened = if self.told { Vec::new() } else { (0..self.splits.len()).collect() };
-        self.told = true;
+        // each is open as soon as it is assigned
+        let opened = (self.told..self.splits.len()).collect();
+        self.told = self.splits.len();
         Some(SplitNews { opened, current: self.current, ended: Vec::new() })
     }
 }
