@@ -615,7 +615,10 @@ mod tests {
         fn merge(&self, acc: &mut u64, other: u64) -> Result<()> {
             match other {
                 13 => Err(Error::msg("13 is not merged")),
-                _ => Ok(*acc += other),
+                _ => {
+                    *acc += other;
+                    Ok(())
+                }
             }
         }
         fn result(&self, acc: &u64) -> Result<u64> {
@@ -630,7 +633,8 @@ mod tests {
     fn each_step_of_an_aggregate_can_fail_the_job_in_every_kind_of_window() {
         let at = Timestamp::from_millis;
         let keyed = |rows: &DataStream<String>| rows.key_by(|_| 0u64);
-        let all: [fn(&DataStream<String>) -> DataStream<u64>; 4] = [
+        type Build = fn(&DataStream<String>) -> DataStream<u64>;
+        let all: [Build; 4] = [
             |rows| rows.key_by(|_| 0u64).window(Tumbling::of(seconds(1))).try_aggregate(Total),
             |rows| rows.key_by(|_| 0u64).window(Session::with_gap(seconds(1))).try_aggregate(Total),
             |rows| rows.key_by(|_| 0u64).count_window(3).try_aggregate(Total),

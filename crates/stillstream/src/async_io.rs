@@ -63,10 +63,13 @@ type OnTimeout<T, U> = Arc<dyn Fn(T) -> Result<Vec<U>> + Send + Sync>;
 /// Makes the future of one try.
 pub(crate) type Ask<T, U> = Arc<dyn Fn(T) -> Attempt<Vec<U>> + Send + Sync>;
 
+/// Makes what asks in one parallel instance.
+type OpenAsk<T, U> = dyn Fn(&RuntimeContext) -> Result<Ask<T, U>> + Send + Sync;
+
 /// What one asynchronous operator does.
 pub(crate) struct AsyncSettings<T, U> {
     /// Makes what asks in one parallel instance.
-    pub open: Arc<dyn Fn(&RuntimeContext) -> Result<Ask<T, U>> + Send + Sync>,
+    pub open: Arc<OpenAsk<T, U>>,
     pub capacity: usize,
     pub timeout: Option<Duration>,
     pub on_timeout: Option<OnTimeout<T, U>>,

@@ -75,12 +75,12 @@ fn draw(i: u64, k: u64) -> u64 {
 
 /// A number below `n` from the upper half of a draw.
 fn hi(r: u64, n: u64) -> u64 {
-    (r >> 32) * n >> 32
+    ((r >> 32) * n) >> 32
 }
 
 /// A number below `n` from the lower half of a draw.
 fn lo(r: u64, n: u64) -> u64 {
-    (r & 0xFFFF_FFFF) * n >> 32
+    ((r & 0xFFFF_FFFF) * n) >> 32
 }
 
 /// What texts are cut out of, made once.
@@ -172,7 +172,7 @@ impl Drawing {
 
     /// About log-uniform, from 100 to 104857599.
     fn price(&self, k: u64) -> u64 {
-        100 * ((1 << 32) + (draw(self.i, k) & 0xFFFF_FFFF)) >> (32 - self.hi(k, 20))
+        (100 * ((1 << 32) + (draw(self.i, k) & 0xFFFF_FFFF))) >> (32 - self.hi(k, 20))
     }
 
     /// What makes the event about `target` bytes long.

@@ -54,7 +54,7 @@ impl Outgoing {
         record.value = self.value.map(Into::into);
         record.timestamp = self.timestamp_ms;
         for (name, value) in self.headers {
-            record.headers.push((name.into(), value.map(Into::into)));
+            record.headers.push((name, value.map(Into::into)));
         }
         record
     }
@@ -116,8 +116,8 @@ impl ProducerInterceptor for FirstFailure {
 }
 
 enum Kind {
-    Plain(Producer),
-    Transactional(TransactionalProducer),
+    Plain(Box<Producer>),
+    Transactional(Box<TransactionalProducer>),
 }
 
 /// A producer of one subtask. A transactional one is used for one transaction, which is open from the start.
@@ -141,7 +141,7 @@ impl Lane {
         let failure = FirstFailure::default();
         let producer = builder(cluster, properties, &failure)?.build().await;
         let producer = producer.map_err(|error| KafkaError::request("starting a producer".into(), error))?;
-        Ok(Self { kind: Kind::Plain(producer), failure })
+        Ok(Self { kind: Kind::Plain(Box::new(producer)), failure })
     }
 
     /// A producer with an open transaction. Aborts whatever was open under the same id.
@@ -160,7 +160,7 @@ impl Lane {
         let producer =
             builder.build_transactional(id).await.map_err(|error| KafkaError::request(what(), error))?;
         producer.begin().map_err(|error| KafkaError::request(what(), error))?;
-        Ok(Self { kind: Kind::Transactional(producer), failure })
+        Ok(Self { kind: Kind::Transactional(Box::new(producer)), failure })
     }
 
     /// The numbers of its transaction.

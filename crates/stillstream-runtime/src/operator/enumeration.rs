@@ -130,9 +130,11 @@ pub trait Enumerate: Send {
     fn requested(&mut self, reader: SubtaskIndex) -> Result<Found>;
 }
 
+type MakeEnumerator = dyn Fn(&EnumeratorContext) -> Result<Box<dyn Enumerate>> + Send + Sync;
+
 /// Makes the enumerator of a source.
 #[derive(Clone)]
-pub struct EnumeratorFactory(Arc<dyn Fn(&EnumeratorContext) -> Result<Box<dyn Enumerate>> + Send + Sync>);
+pub struct EnumeratorFactory(Arc<MakeEnumerator>);
 
 impl EnumeratorFactory {
     pub(crate) fn new(

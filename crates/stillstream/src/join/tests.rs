@@ -170,7 +170,8 @@ fn interval_joins_find_exactly_the_pairs_of_a_nested_loop_over_restores() {
         };
         let new = || driver(offset(lower), offset(upper));
         let (mut driver, mut watermark) = (new(), 0i64);
-        let (mut all, mut found): (Vec<(bool, u64, u64, i64)>, Vec<Pair>) = (Vec::new(), Vec::new());
+        let mut all: Vec<(bool, u64, u64, i64)> = Vec::new();
+        let mut found: Vec<Pair> = Vec::new();
         for number in 0..300 {
             let (first, key) = (random(&mut dice, 2) == 0, random(&mut dice, 3));
             let time = watermark + random(&mut dice, 50) as i64;

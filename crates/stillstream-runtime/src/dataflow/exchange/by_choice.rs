@@ -28,7 +28,7 @@ pub fn at_random<T: Data>(seed: u64, parallelism: u32) -> Box<dyn Splitter> {
         state ^= state >> 7;
         state ^= state << 17;
         // the upper half as a part of the whole, without a division
-        ((state >> 32) * u64::from(parallelism) >> 32) as u32
+        (((state >> 32) * u64::from(parallelism)) >> 32) as u32
     };
     by_choice(choose, parallelism)
 }
