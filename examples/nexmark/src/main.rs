@@ -23,6 +23,7 @@ fn wrong(text: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Configuration, format!("{text}\n{USAGE}"))
 }
 
+#[expect(clippy::disallowed_methods, reason = "it shows how long the query took")]
 #[stillstream::main]
 fn main() -> Result<()> {
     let mut env = StreamExecutionEnvironment::from_args_with(OWN)?;

@@ -102,6 +102,7 @@ fn committed(folder: &Path) -> usize {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "it waits for another process, with a deadline")]
 fn a_query_that_is_killed_and_started_again_gives_the_known_result() {
     // a join, windows of windows, sessions, and a table that changes
     for query in ["q4", "q5", "q11", "q18"] {
